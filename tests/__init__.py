@@ -1,1 +1,1 @@
-"""natsd's tests: a directory is the room of the same name; `source` is about the source itself."""
+"""Tests of natsd. A directory tests the package of its name; `source` tests the source itself."""

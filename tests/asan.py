@@ -1,4 +1,4 @@
-"""Whether the tests run under AddressSanitizer, as `make asan` has it."""
+"""Tells whether the tests run under AddressSanitizer, as in `make asan`."""
 
 import os
 from typing import Final

@@ -1,7 +1,7 @@
-"""What every test may use: a choice of event loop, and waiting with a deadline.
+"""Fixtures and settings for all tests: the choice of event loop, and waiting with a deadline.
 
-Async tests run on uvloop. A test marked `both_loops` runs on uvloop and on plain asyncio;
-`pytest --loop=asyncio` runs all on plain asyncio, as `make debug` does.
+Async tests run on uvloop. A test marked `both_loops` runs on uvloop and on plain asyncio; `pytest
+--loop=asyncio` runs all tests on plain asyncio, as `make debug` does.
 """
 
 import asyncio
@@ -31,8 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays: no look for garbage goes through it again, and tests
-    of what a server leaves behind look often."""
+    """Exclude the imported and collected objects from garbage collection.
+
+    Tests of the objects that a server leaves behind collect garbage often.
+    """
     gc.collect()
     gc.freeze()
 
@@ -59,5 +61,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture
 def eventually() -> Eventually:
-    """`await eventually(lambda: not server.clients)`: true in time, or the test fails."""
+    """Return the waiting function: `await eventually(lambda: not server.clients)`.
+
+    The test fails if the condition does not hold in time.
+    """
     return eventually_within

@@ -1,8 +1,8 @@
-"""How pytest-xdist hands out the tests: as `--dist load` does, but those of Spark to one worker.
+"""pytest-xdist distributes tests as with `--dist load`, but all Spark tests to one worker.
 
 One session serves all tests of `tests/spark`: a second one would cost the time to start it and half
-a gigabyte. They go first, as the run cannot end before they do, and that worker gets nothing else
-until its last ones; the other workers share the rest as ever.
+a gigabyte. These tests go first, because the run cannot end before they do, and their worker gets
+nothing else until its last ones. The other workers share the remaining tests as usual.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SPARK = "tests/spark/"
 
 
 class SparkOnOneWorker(LoadScheduling):
-    """Overrides what sends tests and what asks whether a worker needs more."""
+    """A scheduler that gives the Spark tests to one worker; it overrides the sending of tests."""
 
     def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
         super().__init__(config, log)
@@ -31,17 +31,17 @@ class SparkOnOneWorker(LoadScheduling):
             if spark:
                 others = [test for test in self.pending if test not in set(spark)]
                 self.pending[:] = spark + others
-                # One alone would wait for a next one.
+                # A worker with one test alone would wait for the next one.
                 self._spark_worker, num = node, max(2, len(spark))
         super()._send_tests(node, num)
 
     def check_schedule(self, node: WorkerController, duration: float = 0) -> None:
-        # A worker runs a test when it knows the next one: with two it is busy.
+        # A worker runs a test when it knows the next one, so a worker with two tests is busy.
         if node is self._spark_worker and len(self.node2pending[node]) >= 2:
             return
         super().check_schedule(node, duration)
 
 
 def make_scheduler(config: pytest.Config, log: Producer) -> LoadScheduling | None:
-    """None: the run asked for another distribution."""
+    """Return the scheduler; None: the run uses another distribution."""
     return SparkOnOneWorker(config, log) if config.getvalue("dist") == "load" else None

@@ -1,4 +1,4 @@
-"""All tests of Spark go to one worker, first; the others go to all as ever."""
+"""All Spark tests go to one worker, first; the others go to all workers as usual."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.scheduling import SPARK, SparkOnOneWorker
 
 
 class FakeConfig:
-    """As far as a scheduler asks."""
+    """The part of a configuration that a scheduler uses."""
 
     def __init__(self, workers: int) -> None:
         self._values = {"tx": ["popen"] * workers, "maxschedchunk": None}
@@ -27,7 +27,7 @@ class FakeConfig:
 
 
 class FakeWorker:
-    """Remembers what it was sent, and runs it when told."""
+    """A worker that remembers the tests that it got, and runs them when told."""
 
     gateway = SimpleNamespace(id="fake")
 
@@ -43,7 +43,7 @@ class FakeWorker:
 
 
 def run(tests: list[str], count: int) -> list[list[str]]:
-    """What each worker ran, in its order; all tests take a moment."""
+    """Return the tests that each worker ran, in order; all tests take equally long."""
     config: Any = FakeConfig(count)
     scheduler = SparkOnOneWorker(config)
     workers: list[Any] = [FakeWorker() for _ in range(count)]
@@ -55,7 +55,7 @@ def run(tests: list[str], count: int) -> list[list[str]]:
     while any(worker.waiting for worker in workers):
         before = sum(map(len, ran))
         for worker, done in zip(workers, ran, strict=True):
-            # A worker keeps the last one it knows of until it is told that no other follows.
+            # A worker keeps its last known test until it is told that no other follows.
             if len(worker.waiting) > (not worker.shutting_down):
                 test = worker.waiting.pop(0)
                 done.append(tests[test])

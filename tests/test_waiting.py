@@ -1,4 +1,4 @@
-"""The deadline helper and the choice of loop do what tests rely on."""
+"""The waiting function and the choice of event loop work as the tests need them."""
 
 import asyncio
 

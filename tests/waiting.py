@@ -1,4 +1,4 @@
-"""Waiting for what another task, thread or process brings about: no bare sleep, no endless wait."""
+"""Waiting with a deadline for the effects of another task, thread or process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ class Eventually(Protocol):
 async def eventually_within(
     condition: Callable[[], object], deadline_s: float = DEADLINE_S
 ) -> None:
-    """Returns as soon as the condition holds; fails when it does not within the deadline."""
+    """Return as soon as the condition holds; fail if it does not hold within the deadline."""
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + deadline_s
     while not condition():

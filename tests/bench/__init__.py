@@ -1,1 +1,1 @@
-"""Tests of natsd bench, over fakes and over small loads on natsd itself."""
+"""Tests of natsd bench, with fakes and with small loads on natsd itself."""

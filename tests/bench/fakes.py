@@ -1,4 +1,4 @@
-"""Stand-ins for a server and for measurements, so that no test depends on speed."""
+"""Fakes of a server and of measurements, so that no test depends on speed."""
 
 import socket
 import threading
@@ -20,7 +20,7 @@ INFO = b'INFO {"version":"0","max_payload":1048576}\r\n'
 def server_that_sends(
     stream: bytes, *, then_closes: bool = False
 ) -> Iterator[tuple[int, threading.Event]]:
-    """A server for one client: its port, and the event that makes it send this stream.
+    """Yield the port of a server for one client, and the event that makes it send `stream`.
 
     It answers the PINGs of the handshake and, unless it closes, the one after the stream.
     """
@@ -53,7 +53,7 @@ def _serve(
 
 @dataclass(frozen=True)
 class FakeArm:
-    """A server that starts and stops on paper; its diary is shared."""
+    """A fake server whose starts and stops are noted in a shared diary."""
 
     name: str
     diary: list[str]
@@ -68,7 +68,7 @@ class FakeArm:
 
 @dataclass(frozen=True)
 class FakeScenario:
-    """A scenario that handles a million messages a second, whatever the server."""
+    """A scenario that handles a million messages per second on every server."""
 
     diary: list[str] = field(compare=False)
     first_size: int | None = None
@@ -91,7 +91,7 @@ def row(goal: float | None = None, metric: str = "messages") -> Row:
 def result(
     *medians: float, goal: float | None = None, metric: str = "messages", missing: int = 0
 ) -> RowResult:
-    """A finished row: ours first; `missing` messages were lost by ours."""
+    """Return a finished row, with our server first; our server lost `missing` messages."""
     cells = [Cell(values=[value]) for value in medians]
     cells[0].missing = missing
     return RowResult(row(goal, metric), cells)

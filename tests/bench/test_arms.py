@@ -1,4 +1,4 @@
-"""Which servers can be named, and how one is started, seen and ended."""
+"""The servers that can be named; how each is started, observed and stopped."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Servers take turns; what lost messages does not count; the best other server is the measure."""
+"""Servers take turns; runs that lose messages are void; the best other server is the measure."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from tests.bench.fakes import FakeArm, FakeScenario, FreshScenario, result, row
 
 
 def diary_of(scenario: type[FakeScenario], first_size: int | None) -> list[str]:
-    """What happens in two rounds of two servers."""
+    """Return the events of two rounds with two servers."""
     diary: list[str] = []
     arms = [FakeArm("A", diary), FakeArm("B", diary)]
     plan = Plan(rounds=2, run_seconds=1.0)

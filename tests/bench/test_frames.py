@@ -1,4 +1,4 @@
-"""Frames are what the protocol says, of constant length, and counted to the byte."""
+"""Frames follow the protocol, have constant length, and are counted to the byte."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Publishers stay within the window ahead of those who receive from them."""
+"""Publishers stay within their window ahead of their subscribers."""
 
 from natsd.bench.progress import Progress, Window
 

@@ -1,4 +1,4 @@
-"""What people and programs are shown."""
+"""Reports for people and for programs."""
 
 import io
 import json

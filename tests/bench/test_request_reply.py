@@ -1,4 +1,4 @@
-"""A requester takes its reply, whole, and nothing else."""
+"""A requester takes its whole reply, and nothing else."""
 
 import socket
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ REPLY = msg(inbox(7), b"body")
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Requester, socket.socket]]:
-    """A requester, and the server's end of its connection."""
+    """Yield a requester, and the server's end of its connection."""
     client, server = socket.socketpair()
     requester = Requester("", 0, requests=1, body=b"body")
     requester._sock = client

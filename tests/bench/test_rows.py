@@ -1,4 +1,4 @@
-"""The rows and goals are those that were agreed."""
+"""The rows have the agreed loads and goals."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A subscriber counts exactly: what is lost, doubled or damaged on the way shows."""
+"""A subscriber counts exactly: lost, doubled and damaged messages are found."""
 
 import pytest
 
@@ -11,11 +11,11 @@ from tests.bench.fakes import server_that_sends
 
 FRAME = msg(b"data", b"x" * 100)
 SENT = 5_000
-assert len(FRAME) * SENT > 2 * SAMPLE_BYTES  # so that most of it is counted, not looked at
+assert len(FRAME) * SENT > 2 * SAMPLE_BYTES  # most of it is counted, not inspected
 
 
 def received(stream: bytes, *, then_closes: bool = False) -> tuple[RoleResult, int]:
-    """What a subscriber reports of this stream, and its shared counter."""
+    """Return a subscriber's result for this stream, and its shared counter."""
     with (
         Progress.create(1) as progress,
         server_that_sends(stream, then_closes=then_closes) as (

@@ -1,9 +1,9 @@
-"""What an input may cost: time and memory in proportion to its length, whatever is in it.
+"""Bounds on the cost of an input: time and memory in proportion to its length.
 
-    check_cost(target.check, data)      the target's own check, and that it took no more than that
+    check_cost(target.check, data)      runs the target's check and checks its cost
 
-CPU time of this thread is counted, so that a busy machine is no failure; the bounds are wide, for
-what has a square or a table behind it leaves them soon.
+CPU time of this thread is measured, so that a busy machine is no failure. The bounds are wide: an
+algorithm with quadratic cost or a table exceeds them soon.
 """
 
 import time
@@ -17,11 +17,11 @@ MEMORY_PER_BYTE = 2_000
 
 
 class TooDear(AssertionError):
-    """An input that costs more than its length explains."""
+    """An input costs more than its length explains."""
 
 
 def check_cost(check: Callable[[bytes], None], data: bytes) -> None:
-    """Raises what the check raises, and TooDear."""
+    """Run the check; raise its exceptions, and TooDear if it takes too much CPU time."""
     began_s = time.thread_time()
     check(data)
     spent_s, most_s = time.thread_time() - began_s, CPU_S + CPU_S_PER_BYTE * len(data)
@@ -30,7 +30,7 @@ def check_cost(check: Callable[[bytes], None], data: bytes) -> None:
 
 
 def check_memory(check: Callable[[bytes], None], data: bytes) -> None:
-    """The same of what was held at most, which takes longer to find out."""
+    """Run the check and raise TooDear if its peak memory is too large; this takes longer."""
     tracemalloc.start()
     try:
         check(data)

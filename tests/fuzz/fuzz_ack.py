@@ -1,8 +1,8 @@
-"""Acknowledgements: any subject and any body, sent to a consumer that has messages out.
+"""Acknowledgements: any subject and any body, sent to a consumer with pending messages.
 
-Input: a subject and a body, cut at the first 0xFF. What a client says changes at most the one
-message that its subject names, or with the policy ALL those before it; the state stays valid; the
-same said again changes nothing that an acknowledgement said.
+Input: a subject and a body, separated by the first 0xFF. An acknowledgement changes at most the
+message that its subject names, or with the policy ALL also those before it; the state stays valid;
+a repeated acknowledgement changes nothing.
 """
 
 from natsd.core.outlet import Outlet
@@ -51,10 +51,10 @@ STATE = ConsumerState(
 
 
 class Consumer:
-    """One with the state STATE, and the messages it is about."""
+    """A consumer with the state STATE, and the messages of that state."""
 
     def __init__(self, policy: AckPolicy) -> None:
-        reactor = Reactor(Loop(), failed)  # type: ignore[arg-type]  # as much of one as is needed
+        reactor = Reactor(Loop(), failed)  # type: ignore[arg-type]  # the needed part of a loop
         self.scheduler = Scheduler(reactor, lambda: 2 * 10**18)
         self.sublist = SubList()
         self.outlet = Outlet(reactor, self.sublist)
@@ -90,7 +90,7 @@ def check(data: bytes) -> None:
     parsed = parse_ack(subject, body)
     nak_delay(body)
     if any(byte <= 32 for byte in tail) or b".." in subject or subject.endswith(b"."):
-        return  # no subject that could be published
+        return  # such a subject cannot be published
     for consumer in CONSUMERS:
         consumer.begin()
         after = consumer.say(subject, body)

@@ -1,8 +1,10 @@
 """API requests: any body on any subject is read, or refused with an error of the table.
 
-What was read is the same when it is written and read again, and so is what the rules make of it.
+An accepted body is unchanged when it is written and read again, and so is the configuration that
+the rules make of it.
 
-Input: what stands behind `$JS.API.`, a newline, the body. Reference: §6.1, §6.4, §6.5.
+Input: the subject after `$JS.API.`, a newline, the body. nats-server's counterpart is
+`unmarshalRequest`.
 """
 
 import contextlib

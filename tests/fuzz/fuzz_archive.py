@@ -1,7 +1,7 @@
-"""An archive with wounds, or any bytes: what is read of it is what was written, from the start on.
+"""A damaged archive, or any bytes: the entries that can be read are a prefix of the written ones.
 
-Input: bytes written over an archive, stretch by stretch: place (2 bytes), length (1), the bytes.
-One that begins with 0xff is an archive by itself, one with 0xfe is packed as frames and read so.
+Input: bytes written over an archive, piece by piece: place (2 bytes), length (1), the bytes. An
+input that begins with 0xff is an archive itself, one with 0xfe is packed into frames first.
 """
 
 from natsd.store.archive import ArchiveReader, ArchiveWriter
@@ -66,7 +66,7 @@ def wound(data: bytes) -> bytes:
 
 
 def read(data: bytes) -> tuple[list[tuple[str, bytes]], bool]:
-    """What is found before anything is refused, and whether all was whole."""
+    """Return the entries before the first error, and whether there was none."""
     reader = ArchiveReader()
     found: list[tuple[str, bytes]] = []
     try:

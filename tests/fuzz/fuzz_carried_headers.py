@@ -1,7 +1,8 @@
-"""What a copy leaves away of a header block: the lines that it is told to, and nothing else.
+"""A copy of a header block omits the lines that it must omit, and nothing else.
 
-Input: a header block. A mirror's is that of the plain reader; a source's the same without its
-source; what is left has nothing more to leave away. Reference: §6.12.
+Input: a header block. A mirror's block equals that of the plain reader; a source's block also omits
+the source header; a second pass changes nothing. nats-server's counterpart is
+`processInboundMirrorMsg`.
 """
 
 from natsd.jetstream.sourcing.carried_headers import carried

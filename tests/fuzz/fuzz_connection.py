@@ -1,10 +1,10 @@
-"""Parser and connection: the same bytes whole, in two parts and byte by byte come to the same.
+"""Parser and connection: the same bytes whole, in two parts and byte by byte have one result.
 
-Input: what a client sends. It goes to a connection without a socket, while a second connection
-listens to everything. What both are sent, what is counted and why the first was closed must not
-depend on the cuts. Garbage either parses or closes the connection: nothing is ever raised.
+Input: the bytes of a client. They go to a connection without a socket, while a second connection
+subscribes to everything. The bytes sent to both, the counters, and the reason of the close must not
+depend on the cuts. Garbage either parses or closes the connection: no exception is raised.
 
-Two bytes 0x7F stand for 40,000 of them: a payload larger than any input may be.
+Two bytes 0x7F stand for 40,000 of them: a payload larger than the largest input.
 """
 
 import traceback
@@ -69,7 +69,7 @@ class Loop:
 
 
 class Transport:
-    """Takes everything at once."""
+    """A transport that takes everything at once."""
 
     def __init__(self) -> None:
         self.written = bytearray()
@@ -87,7 +87,7 @@ class Transport:
 
 
 class Host:
-    """The little a client asks of its server."""
+    """The few functions of a server that a client calls."""
 
     def __init__(self, reactor: Reactor, limits: Settings) -> None:
         self.options = Options(ping_interval=3600, write_deadline=3600)
@@ -109,7 +109,7 @@ class Host:
 
 
 class Peer(Client):
-    """A client that notes whether the choice of a queue group's member was left to chance."""
+    """A client that notes whether the member of a queue group was chosen at random."""
 
     picks_at_random = False
 
@@ -119,7 +119,7 @@ class Peer(Client):
 
 
 def limits() -> Settings:
-    """Small enough to be met by small inputs; what depends on time never comes."""
+    """Return limits that small inputs reach; timers never fire."""
     settings = Settings()
     settings.max_control_line = 256
     settings.max_payload = 64 * 1024
@@ -133,7 +133,7 @@ def limits() -> Settings:
 
 
 def failed(text: str) -> None:
-    """The reactor calls this while it handles an exception."""
+    """Raise AssertionError; the reactor calls this while it handles an exception."""
     raise AssertionError(f"{text}\n{traceback.format_exc()}")
 
 
@@ -141,7 +141,7 @@ HOST = Host(Reactor(Loop(), failed), limits())
 
 
 def session(pieces: Iterable[bytes]) -> tuple[object, ...]:
-    """What a client that sends those pieces brings about."""
+    """Return all effects of a client that sends these pieces."""
     HOST.account = Account("$G", HOST.reactor)
     transports = Transport(), Transport()
     client, listener = (
@@ -174,7 +174,7 @@ def session(pieces: Iterable[bytes]) -> tuple[object, ...]:
 
 
 def feed(peer: Peer, data: bytes) -> None:
-    """Through the door of transports, in as many reads as the read buffer asks for."""
+    """Feed bytes as a transport does, in as many reads as the read buffer requires."""
     while True:
         space = peer.read_space(len(data))
         size = min(len(space), len(data))

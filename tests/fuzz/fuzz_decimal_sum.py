@@ -1,6 +1,6 @@
-"""Numbers of counters: what is a number is added as Python adds it, what is none is refused.
+"""Numbers of counters: a number is added as in Python, any other text is refused.
 
-Input: two texts, cut at the first newline. Reference: §6.7 (`Nats-Incr`).
+Input: two texts, separated by the first newline (ADR-49, `Nats-Incr`).
 """
 
 import re
@@ -21,7 +21,7 @@ SEEDS = [
     b"1.0\n1e3",
 ]
 NUMBER = re.compile(rb"[+-]?[0-9]+")
-DIGITS_MAX = 4000  # Python reads no longer ones
+DIGITS_MAX = 4000  # Python reads no longer numbers
 
 
 def check(data: bytes) -> None:

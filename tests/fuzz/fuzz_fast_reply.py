@@ -1,7 +1,6 @@
-"""Reply subjects of fast batches: any bytes are read as the plain reader reads them.
+"""Reply subjects of fast batches (ADR-50): any bytes are read as the plain reader reads them.
 
-Input: a reply subject. What is read writes the same subject again, and that is read alike.
-Reference: §6.7 (fast batch).
+Input: a reply subject. The parsed fields give the same subject again, which is parsed alike.
 """
 
 from natsd.jetstream.stream.fast_reply import fast_reply

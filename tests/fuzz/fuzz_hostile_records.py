@@ -1,7 +1,8 @@
-"""Records whose checksums are right, of any subjects and headers: what can be sent is there, the
-rest is damage, and no other message is lost for it (sendable.pxd).
+"""Records with right checksums and any subjects and headers (natsd/store/sendable.pxd).
 
-Input: records, each a length, so many bytes of a subject, a length, so many bytes of headers.
+Records that can be sent are there, the others are damage, and no other message is lost.
+
+Input: records, each a length, as many bytes of a subject, a length, as many bytes of headers.
 """
 
 import re
@@ -49,6 +50,6 @@ def records_in(data: bytes) -> list[Record]:
 
 
 def taken(data: bytes) -> tuple[bytes, bytes]:
-    """As many bytes as the first one says, and the rest."""
+    """Return as many bytes as the first byte says, and the rest."""
     end = 1 + (data[0] if data else 0)
     return data[1:end], data[end:]

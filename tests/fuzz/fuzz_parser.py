@@ -1,8 +1,11 @@
-"""The parser: whole, in two parts, byte by byte and suspended behind each operation, a stream comes
-to what the readable twin makes of it, and what is kept between reads is bounded.
+"""The parser: whole, in two parts, byte by byte and suspended after each operation.
 
-Input: a byte that chooses limits, a byte that says where to cut, then what a client sends. Two
-bytes 0x7F stand for 33,000 of them: a payload larger than any input may be. Reference: §3.1.
+In each way a stream gives the result of the readable model, and the bytes kept between reads are
+bounded.
+
+Input: a byte that chooses limits, a byte that says where to cut, then the bytes of a client. Two
+bytes 0x7F stand for 33,000 of them: a payload larger than the largest input. nats-server's
+counterpart is `parse` in parser.go.
 """
 
 from natsd.core.parser import OpRecorder

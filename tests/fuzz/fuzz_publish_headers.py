@@ -1,7 +1,8 @@
-"""A publish with any headers: it is stored or refused, and answered once either way.
+"""A publish with any headers is stored or refused, and answered once either way.
 
-Input: a header block. What is found in it is what the readable model finds; a stream with every
-feature on takes a message with it, and holds what it said. Reference: §6.7.
+Input: a header block. The observed headers are those of the readable model; a stream with every
+feature stores a message with the block, and its effects follow the headers. nats-server's
+counterpart is `processJetStreamMsgWithBatch`.
 """
 
 import json
@@ -59,7 +60,7 @@ TIME_NS = 1_700_000_000_000_000_000
 
 
 class Loop:
-    """An event loop that runs when it is told to; timers never fire."""
+    """An event loop that runs when the test says so; timers never fire."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
@@ -83,16 +84,16 @@ class Loop:
 
 
 def failed(text: str) -> None:
-    """The reactor calls this while it handles an exception."""
+    """Raise AssertionError; the reactor calls this while it handles an exception."""
     raise AssertionError(f"{text}\n{traceback.format_exc()}")
 
 
 LOOP = Loop()
-REACTOR = Reactor(LOOP, failed)  # type: ignore[arg-type]  # as much of a loop as it needs
+REACTOR = Reactor(LOOP, failed)  # type: ignore[arg-type]  # the needed part of a loop
 
 
 def stored_of(data: bytes) -> bytes:
-    """What is stored of a block: not its status, nor what the server added."""
+    """Return a block as it is stored: without its status and without added headers."""
     if len(data) < len(EMPTY) or not data.startswith(b"NATS/1.0"):
         return b""
     has_status = data[8:9] != b"\r" and b"\r" in data[8:]

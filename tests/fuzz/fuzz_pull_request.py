@@ -1,6 +1,6 @@
-"""Pull requests: any body is read as nats-server reads it, or refused with a text for a status.
+"""Pull requests: any body is read as nats-server reads it, or refused with a status.
 
-What is an object of JSON is read alike in place and the slow way: with a key that nobody knows.
+A JSON object is read alike in place and by the slow path, which an unknown key selects.
 """
 
 import json
@@ -28,7 +28,7 @@ SEEDS = [
     b'{"batch":1,}',
     b"[[[[[[[[{",
 ]
-NUMBER_DIGITS_MAX = 4000  # Python reads no longer ones
+NUMBER_DIGITS_MAX = 4000  # Python reads no longer numbers
 
 
 def check(data: bytes) -> None:
@@ -46,7 +46,7 @@ def check(data: bytes) -> None:
 
 
 def is_json(data: bytes) -> bool:
-    """As RFC 8259 says, whatever the bytes of its strings are."""
+    """Return whether the bytes are JSON by RFC 8259, with any bytes in strings."""
 
     def refuse(name: str) -> None:
         raise ValueError(name)

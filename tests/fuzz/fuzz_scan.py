@@ -1,8 +1,8 @@
-"""A block file with wounds: a scan serves what was written or nothing, and loses nothing else.
+"""A damaged block file: a scan returns written messages or none, and loses no other.
 
-Input: bytes written over a block file, stretch by stretch: place (2 bytes), length (1), the bytes.
-An empty input is the whole file; one that begins with 0xff is a file by itself.
-Design, "Recovery trusts nothing".
+Input: bytes written over a block file, piece by piece: place (2 bytes), length (1), the bytes. An
+empty input is the undamaged file; one that begins with 0xff is a file itself. See docs/store.md for
+recovery.
 """
 
 from natsd.store.block import MsgBlock
@@ -16,7 +16,7 @@ RECORD_HEADER_BYTES = 32
 
 
 def written() -> tuple[bytes, dict[int, StoredMessage], dict[int, range], dict[int, range]]:
-    """A small file, its messages, and the bytes of each and of its commit."""
+    """Return a small file, its messages, and the byte ranges of each message and its commit."""
     block, data = MsgBlock(1, 1234, 1, 1 << 20), b""
     commits = {}
     for sequence in range(1, 13):
@@ -66,7 +66,7 @@ def check(data: bytes) -> None:
     for sequence, place in PLACES.items():
         if sequence in found:
             assert scan.read(sequence) == MESSAGES[sequence]
-        elif has_copies:  # which of them belongs where is known from the marks only
+        elif has_copies:  # only the commit marks decide which copy is valid
             assert touched.intersection(COMMITS[sequence])
             assert scan.damage
         else:
@@ -75,7 +75,7 @@ def check(data: bytes) -> None:
 
 
 def is_elsewhere(wounded: bytes, place: range) -> bool:
-    """Whether the header of that record, which has a checksum of its own, stands elsewhere too."""
+    """Return whether the record's header, with its own checksum, has a copy in another place."""
     header = FILE[place.start : place.start + RECORD_HEADER_BYTES]
     at = wounded.find(header)
     if at == place.start:
@@ -96,7 +96,7 @@ def wound(data: bytes) -> tuple[bytes, set[int]]:
 
 
 def check_readable(scan: Scan) -> None:
-    """Whatever it is: what was found can be read, and gone on with. A block takes the scan over."""
+    """Check that all found messages can be read, and that a block can continue from the scan."""
     for sequence in scan.sequences():
         message = scan.read(sequence)
         assert message is not None

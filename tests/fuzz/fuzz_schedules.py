@@ -1,9 +1,9 @@
-"""When something is to be published: any text is a time, a pattern or a delay, or refused as none.
+"""Times of schedules (ADR-51): any text is a time, a pattern or a delay, or is refused.
 
 Input: five bytes of the time, in seconds; a `Nats-Schedule-Time-Zone`, a newline; the text, which
-is read as `Nats-Schedule`, as `Nats-Delay` and as `Nats-TTL`. What repeats has a next time, behind
-which the calendar has none that is nearer; what is told of it is the same time again. Reference:
-§6.7 (Nats-Schedule).
+is read as `Nats-Schedule`, as `Nats-Delay` and as `Nats-TTL`. A repeating pattern has a next time,
+and the calendar has no earlier one after the given time; the next time written as text is the same
+time.
 """
 
 import contextlib

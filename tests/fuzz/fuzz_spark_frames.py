@@ -1,8 +1,8 @@
-"""What a server sends to a reading task: any bytes, whole and cut into pieces.
+"""Bytes of a server to a reading task: any bytes, whole and cut into pieces.
 
-Messages of the subscriptions 1 and 2 are answers of direct gets and a consumer's deliveries.
-Garbage raises ProtocolViolation and nothing else; rows, messages and control lines do not depend
-on where the bytes were cut; rows come in order, each once, and are valid Arrow.
+Messages of the subscriptions 1 and 2 are answers of direct gets and deliveries of a consumer.
+Garbage raises ProtocolViolation and nothing else; rows, messages and control lines do not depend on
+the cuts; rows come in order, each once, and are valid Arrow.
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ SEEDS = [
 
 
 class Server:
-    """A task's end of a connection to one."""
+    """A task's end of a connection to a server."""
 
     def __init__(self) -> None:
         self.parser = FrameParser()

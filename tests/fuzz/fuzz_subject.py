@@ -1,6 +1,7 @@
-"""Subjects: what the compiled functions say of two of them is what the readable model says.
+"""Subjects: the compiled functions agree with the readable model about any two subjects.
 
-Input: a subject, a newline, another subject. Reference: §3.6.
+Input: a subject, a newline, another subject. nats-server's counterparts are `SubjectsCollide` and
+`subjectIsSubsetMatch`.
 """
 
 from natsd.core import subject
@@ -39,7 +40,7 @@ def check(data: bytes) -> None:
 
 
 def check_wildcards(one: str, other: str) -> None:
-    """Whatever reaches both makes them collide; a subset receives nothing the whole does not."""
+    """Two patterns with a common subject collide; a subset matches no subject outside the whole."""
     collide = naive.collide(one, other)
     assert subject.collide(one, other) == collide
     assert subject.collide(other, one) == collide

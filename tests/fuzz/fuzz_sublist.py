@@ -1,13 +1,13 @@
 """SubList: a history of inserts, removals and matches, against the readable model.
 
-Input: lines; the first byte says what to do, the rest with what.
+Input: lines; the first byte is the operation, the rest its argument.
 
     +subject [queue [weight]]   insert        ?subject   match, and hold the result
     -index                      remove        <pattern   reverse match
     =index index ...            remove them   ~index     a remote group has another weight
     !                           clear         #          another SubList, without a cache
 
-Results that are held must stay what they were; at the end nothing of it may be left alive.
+Held results must not change; at the end no object may be left alive.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ SUBSCRIPTIONS_MAX = 200
 
 
 class History:
-    """One SubList and its model, which every line is applied to."""
+    """One SubList and its model, to which every line is applied."""
 
     def __init__(self) -> None:
         self.real = SubList()

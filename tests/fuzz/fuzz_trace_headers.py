@@ -1,7 +1,9 @@
-"""Does a header block ask for a trace? The cheap look never says no where the whole reading says
-yes, and what disables a trace changes nothing else.
+"""Requests for traces in header blocks (ADR-41).
 
-Input: a header block. Reference: §3.7.
+The quick check never says no if the complete reading says yes, and disabling a trace changes
+nothing else.
+
+Input: a header block.
 """
 
 from natsd.accounts.message_trace import TraceRequest, with_trace_disabled
@@ -11,7 +13,7 @@ from tests.core.plain_trace_headers import VERSION, plain_trace_headers
 MODULES = ["natsd.core.tracing"]
 DESTINATION = b"Nats-Trace-Dest"
 SHOWN_MAX = 1024
-"""Headers that a trace shows; of those behind them only what asks for a trace is read."""
+"""Headers that a trace shows; of later headers only those that ask for a trace are read."""
 SEEDS = [
     b"",
     b"NATS/1.0\r\n",

@@ -1,12 +1,13 @@
-"""Runs one fuzz target under libFuzzer: atheris drives, coverage steers: clang's of the modules,
-atheris' own of what reads texts in Python.
+"""Run one fuzz target under libFuzzer with atheris.
 
-    python tests/fuzz/run.py subject --seconds 60        what `make fuzz` calls for each target
+The coverage is clang's in the compiled modules, and atheris' own in texts parsed by Python.
+
+    python tests/fuzz/run.py subject --seconds 60        `make fuzz` calls this for each target
 
 The modules must be those of `.ci/build.py fuzz`, on PYTHONPATH; a build without coverage is
-refused, for the fuzzer would run blind. The corpus grows in fuzz-corpus/<target>, from run to run;
-an input that fails a check, costs more than its length explains, crashes or hangs is written to
-fuzz-corpus/<target>-found. Arguments behind `--` are libFuzzer's own; a file is replayed:
+refused, because the fuzzer would run blind. The corpus grows in fuzz-corpus/<target>, from run to
+run; an input that fails a check, costs more than its length explains, crashes or hangs is written
+to fuzz-corpus/<target>-found. Arguments after `--` are libFuzzer's own; a file is replayed:
 
     python tests/fuzz/run.py subject -- fuzz-corpus/subject-found/crash-…
 """
@@ -40,18 +41,18 @@ MEMORY_MB_MAX = 2048
 
 
 def preload_sanitizer() -> None:
-    """Starts this program anew with ASan and libFuzzer in it, before any module that needs them."""
+    """Restart this program with ASan and libFuzzer preloaded, before modules that need them."""
     runtime = Path(atheris.path()) / "asan_with_fuzzer.so"
     if os.environ.get("LD_PRELOAD") == str(runtime):
         return
     os.environ["LD_PRELOAD"] = str(runtime)
-    os.environ["PYTHONMALLOC"] = "malloc"  # every object in a block of its own, for ASan to guard
+    os.environ["PYTHONMALLOC"] = "malloc"  # every object in its own block, for ASan to guard
     os.environ["ASAN_OPTIONS"] = "detect_leaks=0:quarantine_size_mb=32:allocator_may_return_null=1"
     os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
 def check_cost(check: Callable[[bytes], None], data: bytes) -> None:
-    """The check, and that the input cost no more than its length explains (cost.py)."""
+    """Run the check, and check that the cost is in proportion to the input's length (cost.py)."""
     costs = importlib.import_module("tests.fuzz.cost")
     costs.check_cost(check, data)
 
@@ -82,7 +83,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     preload_sanitizer()
-    logging.disable(logging.CRITICAL)  # a bad client is worth a line, millions of them are not
+    logging.disable(logging.CRITICAL)  # one line per bad client would be millions of lines
     target = load(arguments.target)
     found = CORPUS / f"{arguments.target}-found"
     found.mkdir(parents=True, exist_ok=True)

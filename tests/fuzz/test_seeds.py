@@ -1,5 +1,7 @@
-"""Every seed passes its target's check, in every build: the fuzzer starts from what holds. So does
-what is made of a seed said over and over, at a cost in proportion to its length."""
+"""Every seed passes its target's check, in every build.
+
+Inputs that repeat a seed many times pass too, at a cost in proportion to their length.
+"""
 
 import importlib
 from pathlib import Path

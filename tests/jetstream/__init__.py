@@ -1,1 +1,1 @@
-"""JetStream: streams, consumers, and what drives them."""
+"""Tests of JetStream: streams, consumers, the API, and their behaviour in crashes."""

@@ -5,7 +5,7 @@ START_NS = 1_700_000_000 * SECOND_NS
 
 
 class Clock:
-    """A wall clock that is set by hand."""
+    """A wall clock that the test sets by hand."""
 
     def __init__(self) -> None:
         self.now_ns = START_NS

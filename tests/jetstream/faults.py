@@ -1,18 +1,20 @@
-"""What an operator does while the disk fails: the server, its streams, and what must be true.
+"""An operator works while the disk fails: the server, its streams, and the invariants.
 
     outcome = await fail_one_call("encrypted", "delete", place=7, number=errno.EIO)
 
-A server with STREAMS busy streams, so that their commits go through the journal; the first of them,
-S0, is of the kind under test. From some moment on, one call of the disk fails: it may be one of the
-publishing, or one of the operation that follows. S0 is deleted, recreated, purged, updated, erased
-from, or gets and loses a consumer. Then more is published, and the server ends in one of three
-ways: it is stopped, killed, or killed and its machine loses power.
+The server has STREAMS busy streams, so that their commits go through the journal. The first stream,
+S0, has the kind under test. From a certain moment on, one call of the disk fails: a call of the
+publishing, or of the operation that follows it. The operation deletes S0, recreates it, purges it,
+updates it, erases one of its messages, or creates and deletes a consumer. Then more messages are
+published, and the server ends in one of three ways: it is stopped, killed, or killed and its
+machine loses power.
 
-What must be true, right after the operation and again after each of the three ends:
-- every acknowledged message is there, with its own payload, unless an operation that was answered
-  with success removed it;
-- what such an operation removed is gone: nothing of an earlier stream of that name comes back;
-- an operation that was refused has changed nothing.
+Invariants, checked right after the operation and again after each of the three ends:
+- Every acknowledged message is there, with its own payload, unless an operation that was answered
+  with success removed it.
+- Everything that such an operation removed is gone: nothing of an earlier stream with the same name
+  comes back.
+- A refused operation has changed nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ from tests.store.test_file_store_model import end_other_tasks, everything
 
 ROOT: Final = Path("/data")
 STREAMS: Final = 6
-"""More than the committer has threads: their commits go through the journal."""
+"""The number of streams; more than the committer has threads, so that commits use the journal."""
 PUBLISHED: Final = 5
-"""Messages of a stream before the fault, and after it."""
+"""Messages that are published to each stream before the fault, and again after it."""
 
 KINDS: Final[dict[str, dict[str, Any]]] = {
     "plain": {},
@@ -52,14 +54,17 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
 }
 KEY: Final = {"encrypted": {"key": "a key"}}
 READER: Final = "READER"
-"""A consumer of S0 that takes nothing: what interest holds, it holds."""
+"""A consumer of S0 that fetches nothing, so that an interest stream keeps its messages."""
 
 
 @dataclass
 class Expected:
-    """One stream: what must be there by sequence; `published`: what was not acknowledged and may
-    be there; `unsure`: what was to be removed when the disk failed for good, so that nobody knows
-    whether a restart finds it."""
+    """The contents that one stream must have.
+
+    `must` maps each acknowledged sequence to its payload. `published` holds payloads that were not
+    acknowledged and may be there. `unsure` holds sequences whose removal was asked for when the
+    disk failed for good: a restart may find them or not.
+    """
 
     name: str
     must: dict[int, bytes] = field(default_factory=dict)
@@ -67,7 +72,7 @@ class Expected:
     unsure: set[int] = field(default_factory=set)
     exists: bool = True
     is_limited: bool = False
-    """The stream's limits remove the oldest messages."""
+    """True if the stream's limits remove the oldest messages."""
 
     def note(self, answer: dict[str, Any], payload: bytes) -> None:
         if "error" in answer:
@@ -77,7 +82,7 @@ class Expected:
 
     @contextlib.contextmanager
     def removing(self, stream: Stream, sequences: Iterable[int]) -> Iterator[None]:
-        """What is asked for within removes these, if it is answered well."""
+        """Expect that the operation inside the `with` removes `sequences`, unless it fails."""
         removed = set(sequences)
         try:
             yield
@@ -104,7 +109,7 @@ class Expected:
 
 
 class Operations:
-    """What the operator does to S0."""
+    """The operations that the operator can apply to S0."""
 
     def __init__(self, history: History, jetstream: JetStream) -> None:
         self.history = history
@@ -132,7 +137,7 @@ class Operations:
             await self.stream.purge(keep=2)
 
     async def purge_some(self) -> None:
-        """Not from the front: each removal is recorded."""
+        """Purge messages in the middle of the stream: each removal is recorded on its own."""
         must = self.expected.must
         removed = [sequence for sequence, data in must.items() if data.startswith(b"S0.1 ")]
         with self.expected.removing(self.stream, removed):
@@ -142,12 +147,12 @@ class Operations:
         await update(self.stream, description="anew", max_msgs=1000)
 
     async def erase(self) -> None:
-        """From the block that is appended to: an encrypted one is replaced for that."""
+        """Delete a message in the last block, which is replaced if it is encrypted."""
         with self.expected.removing(self.stream, [max(self.expected.must)]):
             await self.stream.delete_message(max(self.expected.must))
         store = self.stream.store
         assert isinstance(store, FileStore)
-        await store._care.in_turn(nothing)  # the bytes are overwritten behind the answer
+        await store._care.in_turn(nothing)  # the bytes are overwritten after the answer
 
     async def consumer(self) -> None:
         config = ConsumerConfig(
@@ -170,11 +175,11 @@ OPERATIONS: Final = tuple(name for name in vars(Operations) if name[0] != "_" an
 
 
 async def nothing() -> None:
-    """A job of a store's care that only waits for its turn."""
+    """Do nothing: this job of a store's upkeep only waits for its turn."""
 
 
 class History:
-    """One server, and what it answered."""
+    """One server, and the answers that it gave."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -186,7 +191,7 @@ class History:
         self.has_reader = False
 
     def gone(self) -> None:
-        """S0 was deleted."""
+        """Note that S0 was deleted."""
         is_limited = self.expected["S0"].is_limited
         self.expected["S0"] = Expected("S0", exists=False, is_limited=is_limited)
         self.has_consumer = self.has_reader = False
@@ -207,7 +212,7 @@ class History:
         await self.publish(jetstream)
 
     async def publish(self, jetstream: JetStream, count: int = PUBLISHED) -> None:
-        """To all streams at once, again and again."""
+        """Publish `count` times one message to all streams at once."""
         streams = account_of(jetstream).streams
         for _ in range(count):
             self.number += 1
@@ -215,7 +220,7 @@ class History:
             await asyncio.gather(*(self._publish(jetstream, name) for name in names))
 
     def is_kept(self, name: str) -> bool:
-        """Whether what is published to the stream stays: interest takes a reader."""
+        """Return whether the stream keeps messages: an interest stream needs a consumer."""
         return self.kind != "interest" or name != "S0" or self.has_reader
 
     async def _publish(self, jetstream: JetStream, name: str) -> None:
@@ -244,7 +249,7 @@ async def contents(stream: Stream) -> dict[int, bytes]:
 
 @asynccontextmanager
 async def started(disk: FaultyDisk, kind: str) -> AsyncIterator[JetStream]:
-    """A server on that disk; nothing of it goes on afterwards, but it is not stopped."""
+    """Yield a server on that disk. At the end its tasks are cancelled, but it is not stopped."""
     jetstream = build(ROOT, disk=disk, **KEY.get(kind, {}))
     account = Account(ACCOUNT, jetstream.reactor)
     try:
@@ -259,15 +264,18 @@ async def started(disk: FaultyDisk, kind: str) -> AsyncIterator[JetStream]:
 
 @dataclass
 class Outcome:
-    """`was_reached`: that many calls were made; `error`: how the operation was answered, if not
-    well."""
+    """The result of one case.
+
+    `was_reached` is false if fewer than `place` calls were made. `error` is the text of the error
+    with which the operation was answered; empty: success.
+    """
 
     was_reached: bool
     error: str = ""
 
 
 async def fail_one_call(kind: str, operation: str, place: int, number: int) -> Outcome:
-    """See the top of the file."""
+    """Run one case: call number `place` of the disk fails with errno `number`."""
     disk = FaultyDisk(seed=place)
     history = History(kind)
     outcome = Outcome(False)
@@ -283,7 +291,7 @@ async def fail_one_call(kind: str, operation: str, place: int, number: int) -> O
         told = f"{kind}, {operation}, call {place}: {outcome.error or 'ok'}"
         await history.check(jetstream, f"{told}, after it")
         with contextlib.suppress(ApiError):
-            await history.create_first(jetstream)  # what is missing of it
+            await history.create_first(jetstream)  # creates only the missing parts
         await history.publish(jetstream)
         await history.check(jetstream, f"{told}, after more")
         killed = disk.kill()
@@ -296,5 +304,5 @@ async def fail_one_call(kind: str, operation: str, place: int, number: int) -> O
         async with started(after, kind) as jetstream:
             await history.check(jetstream, f"{told}, {end}", is_restarted=True)
             assert "seq" in await publish(jetstream, "S1.1", b"goes on")
-            await jetstream.stop()  # what is not stopped stays in memory
+            await jetstream.stop()  # a server that is not stopped keeps its memory
     return outcome

@@ -1,7 +1,7 @@
-"""A stream and its consumers, as plain as can be: what the server is compared with.
+"""A plain model of a stream and its consumers, with which the server is compared.
 
-It knows no time: nothing expires, an ack wait never ends; a message comes again after a negative
-acknowledgement only. Sequences are decided here as the server must decide them.
+The model knows no time: nothing expires, and an ack wait never ends. A message is redelivered only
+after a negative acknowledgement. The model assigns sequences as the server must assign them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PlainConsumer:
 
 @dataclass
 class PlainStream:
-    """`retention`: limits, interest or workqueue; `max_msgs`: 0, no limit."""
+    """A stream; `retention` is limits, interest or workqueue, and `max_msgs` of 0 is no limit."""
 
     retention: str
     max_msgs: int = 0
@@ -57,7 +57,7 @@ class PlainStream:
         return self.last
 
     def remove(self, sequence: int) -> None:
-        """It is gone, and nobody waits for it any more."""
+        """Remove a message from the stream and from all pending lists."""
         del self.messages[sequence]
         for consumer in self.consumers.values():
             consumer.waiting.pop(sequence, None)
@@ -65,7 +65,10 @@ class PlainStream:
                 consumer.again.remove(sequence)
 
     def purge(self, subject: str | None, keep: int = 0, up_to: int = 0) -> int:
-        """How many went: of the subject or all, but the last `keep`, or those below `up_to`."""
+        """Remove messages of a subject, or all, and return their number.
+
+        The last `keep` messages stay; with `up_to`, only messages below that sequence are removed.
+        """
         found = [s for s, name in self.messages.items() if subject in (None, name)]
         if up_to:
             found = [s for s in found if s < up_to]
@@ -76,7 +79,7 @@ class PlainStream:
         return len(found)
 
     def new_for(self, consumer: PlainConsumer) -> list[int]:
-        """What it has not delivered yet."""
+        """Return the sequences that the consumer has not delivered yet."""
         return [
             sequence
             for sequence, subject in sorted(self.messages.items())
@@ -84,7 +87,7 @@ class PlainStream:
         ]
 
     def done(self, consumer: PlainConsumer, sequence: int) -> None:
-        """Acknowledged, or given up."""
+        """Note that the consumer has acknowledged or terminated a message."""
         del consumer.waiting[sequence]
         if sequence in consumer.again:
             consumer.again.remove(sequence)

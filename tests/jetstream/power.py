@@ -16,7 +16,7 @@ ROOT: Final = Path("/data")
 
 
 class Program(Protocol):
-    """What is done until then."""
+    """The work that runs until the power fails."""
 
     async def run(self, jetstream: JetStream) -> None: ...
 
@@ -28,8 +28,10 @@ async def run_until_off(
     *,
     options: dict[str, Any] | None = None,
 ) -> None:
-    """Nothing is stopped, or closed, when the power is gone. What the program raises before that
-    is raised."""
+    """Run `program` until the disk is off, then stop and close nothing.
+
+    An exception that the program raises before that is raised.
+    """
     jetstream = build(ROOT, disk=disk, clock=clock, **(options or {}))
 
     async def run() -> None:
@@ -37,7 +39,7 @@ async def run_until_off(
         await program.run(jetstream)
 
     running = asyncio.ensure_future(run())
-    while not running.done() and not disk.is_off:  # noqa: ASYNC110 - a disk that is off tells nobody
+    while not running.done() and not disk.is_off:  # noqa: ASYNC110 - it sends no event
         await asyncio.sleep(0)
     if not disk.is_off:
         await running

@@ -1,4 +1,4 @@
-"""A server with JetStream in its own process, to be killed, and clients that live through it."""
+"""A server with JetStream in its own process, to be killed, and clients that survive the kill."""
 
 from __future__ import annotations
 
@@ -15,37 +15,38 @@ from tests.clients.target import ProcessTarget, start_process
 from tests.jetstream.behaviour.api import Api
 
 GONE: Final = (Error, OSError, asyncio.CancelledError)
-"""What a client's call ends with when the server is killed."""
+"""The exceptions with which a client's call ends when the server is killed."""
 
 
 def serve_files(directory: Path, **settings: object) -> ProcessTarget:
-    """A server on these files, ready; `kill` ends it as a power cut ends a process."""
+    """Start a server on these files and wait until it is ready; `kill` kills it."""
     jetstream = {"store_dir": str(directory), **settings}
     return start_process({"jetstream": jetstream})
 
 
 def kill(target: ProcessTarget) -> None:
-    """SIGKILL, and the process is gone on return."""
+    """Send SIGKILL and wait until the process is gone."""
     target.process.kill()
     target.process.wait()
     target.stop()
 
 
 async def kill_soon(server: ProcessTarget, delay_s: float) -> None:
-    """After a while that lies in the load."""
+    """Kill the server after `delay_s` seconds, in the middle of the load."""
     await asyncio.sleep(delay_s)
     await asyncio.to_thread(kill, server)
 
 
 async def connect(server: ProcessTarget) -> Client:
-    """A client of the server. Raises `Error` or `OSError` at once if the server is gone."""
+    """Connect a client to the server. Raises `Error` or `OSError` at once if the server is gone."""
 
     async def ignore(_: Exception) -> None:
-        """The server is killed under it."""
+        """Ignore errors: the server is killed while the client is connected."""
 
     client = Client()
     try:
-        # With the default of 60 attempts it tries for two minutes, reconnecting allowed or not.
+        # With the default of 60 attempts nats-py tries for two minutes, even if reconnecting is
+        # off.
         await client.connect(
             server.url,
             allow_reconnect=False,
@@ -62,10 +63,10 @@ async def connect(server: ProcessTarget) -> Client:
 async def load_until_gone(
     server: ProcessTarget, work: Iterable[Callable[[Api], Awaitable[None]]]
 ) -> None:
-    """Each with a client of its own, until the server is killed."""
+    """Run each program with its own client until the server is killed."""
     clients: list[Client] = []
     tasks = []
-    with contextlib.suppress(Error, OSError):  # it may be killed before all have come
+    with contextlib.suppress(Error, OSError):  # it may be killed before all connect
         for each in work:
             clients.append(await connect(server))
             tasks.append(asyncio.ensure_future(each(Api(clients[-1]))))

@@ -40,9 +40,9 @@ async def serving(
     limits: AccountLimits | AccountTiers | None = None,
     **options: Any,
 ) -> AsyncIterator[JetStream]:
-    """Started, with the account `$G`, whose limits may be those of tiers.
+    """Yield a started JetStream with the account `$G`, whose limits may be those of tiers.
 
-    Stopped at the end, so that it can be started again.
+    JetStream is stopped at the end, so that it can be started again on the same directory.
     """
     jetstream = build(directory, disk=disk, **options)
     account = Account(ACCOUNT, jetstream.reactor)
@@ -57,7 +57,7 @@ async def serving(
 
 
 def tiers_of(limits: AccountLimits | AccountTiers | None) -> AccountTiers:
-    """Limits of everything together stand under FLAT."""
+    """Return limits as tiers: limits without a tier are stored under FLAT."""
     if limits is None:
         return UNLIMITED
     return {FLAT: limits} if isinstance(limits, AccountLimits) else limits
@@ -71,7 +71,7 @@ def build(
     has_default_room: bool = False,
     **options: Any,
 ) -> JetStream:
-    """Not started yet."""
+    """Return a JetStream that is not started yet."""
     settings = {"max_memory_store": GENEROUS, "max_file_store": GENEROUS, **options}
     loop = asyncio.get_running_loop()
 
@@ -104,7 +104,7 @@ async def update(stream: Stream, **changes: Any) -> None:
 async def publish(
     jetstream: JetStream, subject: str, payload: bytes = b"", headers: bytes = b""
 ) -> dict[str, Any]:
-    """The acknowledgement."""
+    """Publish a message and return the decoded acknowledgement."""
     _, data = (await ask(jetstream, subject, payload, headers))[0]
     return dict(json.loads(data))
 
@@ -120,7 +120,7 @@ async def ask(
     *,
     answers: int = 1,
 ) -> list[tuple[bytes, bytes]]:
-    """The headers and payloads of so many answers."""
+    """Send a request and return the headers and payloads of `answers` answers."""
     client = account_of(jetstream).account.internal_client
     inbox = f"_INBOX.{next(_inboxes)}"
     received: list[tuple[bytes, bytes]] = []

@@ -1,9 +1,8 @@
-"""A store directory with every kind of stream, and what must be true of it whatever is done to its
-small files.
+"""A store with every kind of stream, and checks that hold when its small files are damaged.
 
-    store = await make_store(tmp_path, key="…")   stopped; `older` holds an earlier stop of it
-    async with serving(root, …) as jetstream:
-        await check(jetstream, store.expected)
+store = await make_store(tmp_path, key="…")   stopped; `older` holds an earlier copy of it
+async with serving(root, …) as jetstream:
+    await check(jetstream, store.expected)
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LATER_ID: Final = "id-of-a-removed-message"
 
 @dataclass(frozen=True)
 class Expected:
-    """What a store held when it was stopped."""
+    """The contents of a store when it was stopped."""
 
     configs: dict[str, Any]
     messages: dict[str, Messages]
@@ -124,7 +123,7 @@ async def _work(jetstream: JetStream, phase: str) -> None:
 
 
 async def take(jetstream: JetStream, stream: str, name: str, count: int, *, acked: int) -> None:
-    """Fetch so many messages and acknowledge some of them; on disk on return."""
+    """Fetch `count` messages and acknowledge the first `acked`; the acks are on disk on return."""
     client, replies = account_of(jetstream).account.internal_client, list[str]()
     enough = asyncio.Event()
 
@@ -144,7 +143,7 @@ async def take(jetstream: JetStream, stream: str, name: str, count: int, *, acke
 
 
 async def _settled(jetstream: JetStream) -> None:
-    """What was acknowledged is removed, and the copies have caught up."""
+    """Wait until acknowledged messages are removed and the copies have caught up."""
     streams = account_of(jetstream).streams
 
     def is_settled() -> bool:
@@ -156,7 +155,7 @@ async def _settled(jetstream: JetStream) -> None:
 
 
 async def look(jetstream: JetStream) -> Expected:
-    """What there is now."""
+    """Return the current contents of all streams and consumers."""
     streams = account_of(jetstream).streams
     consumers = [(stream, each) for stream in streams.values() for each in _own(stream)]
     return Expected(
@@ -168,7 +167,7 @@ async def look(jetstream: JetStream) -> Expected:
 
 
 def _own(stream: Stream) -> Iterator[Consumer]:
-    """All but those by which copies of the stream are filled."""
+    """Return the stream's consumers without the internal ones that fill copies of the stream."""
     return (each for each in stream.consumers.values() if not each.config.direct)
 
 
@@ -182,7 +181,7 @@ async def messages_of(stream: Stream) -> Messages:
 
 
 async def check(jetstream: JetStream, expected: Expected, *, repeated: set[str]) -> None:
-    """Nothing is gone; `repeated` names consumers that may have forgotten acknowledgements."""
+    """Check that nothing is lost; consumers in `repeated` may have forgotten acknowledgements."""
     account = account_of(jetstream)
     assert account.offline == {}
     for stream in account.streams.values():
@@ -207,7 +206,7 @@ async def check(jetstream: JetStream, expected: Expected, *, repeated: set[str])
 
 
 async def _check_hints(jetstream: JetStream) -> None:
-    """What is known besides the messages: ids, how far sources are, and what waits."""
+    """Check the other stored data: ids, source positions, delays and schedules."""
     for phase in ("first", "second"):
         headers = header_block({"Nats-Msg-Id": LATER_ID + phase})
         assert (await publish(jetstream, "limits.x", b"", headers))["duplicate"]

@@ -1,7 +1,7 @@
-"""Advisories (§6.17): what is told, where, and that nothing is built for nobody.
+"""Advisories: their contents and subjects, and that none is built without a subscriber.
 
-They are what nats-server sends, member by member, and valid by the schemas but where nats-server's
-own are not: there the difference is named.
+Each advisory has the members that nats-server sends. It is valid by its JSON schema, except where
+nats-server's advisory is not valid either; NOT_BY_SCHEMA names the difference.
 """
 
 import json
@@ -33,7 +33,7 @@ NOT_BY_SCHEMA = {
 
 
 def check(event: dict[str, Any]) -> None:
-    """Valid by its schema, where that can be."""
+    """Check that the event is valid by its schema, if the schema fits."""
     name = event["type"].rpartition(".")[2]
     if SCHEMAS.exists() and name not in NOT_BY_SCHEMA:
         jsonschema.Draft7Validator(schema_of(event["type"])).validate(event)
@@ -46,7 +46,7 @@ async def jetstream(tmp_path: Path) -> AsyncIterator[JetStream]:
 
 
 def told(account: Account, subject: str = f"{PREFIX}.>") -> list[tuple[str, dict[str, Any]]]:
-    """What is told in the account from now on: subjects and events."""
+    """Subscribe to advisories and return the list that collects their subjects and events."""
     heard: list[tuple[str, dict[str, Any]]] = []
     account.internal_client.subscribe(
         subject, lambda subject, _reply, _head, data: heard.append((subject, json.loads(data)))
@@ -127,7 +127,7 @@ async def test_what_concerns_the_server_is_told_in_the_system_account(
     jetstream: JetStream, suffix: str, eventually: Eventually
 ) -> None:
     tell, fields = SYSTEM_EVENTS[suffix]
-    tell(jetstream)  # nobody is there
+    tell(jetstream)  # nobody subscribes yet
     jetstream.server_name, jetstream.server_id = "natsd", "NAAA"
     system = jetstream.system_account = Account(SYSTEM_ACCOUNT, jetstream.reactor)
     heard = told(system)

@@ -1,4 +1,4 @@
-"""`meta.json`: two files, the old content or the new one (reference §11.1)."""
+"""`meta.json`: two files that hold the old content or the new one (docs/store.md)."""
 
 import os
 from pathlib import Path

@@ -1,5 +1,7 @@
-"""A configuration with which nothing can be built, however it came to be on disk: what has it is
-offline with its reason, and everything else is served (issue: one bad asset at a start)."""
+"""Assets on disk whose configuration is invalid: each is offline with its reason.
+
+Everything else is served.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The server is killed, or the power fails, while batches are published: all of each is there, or
-nothing; all of what was acknowledged is ("Durability" of the design, reference §6.7)."""
+"""Atomic batches when the server is killed or the power fails (ADR-50, docs/store.md).
+
+Of each batch either all messages are there or none; every acknowledged message is there.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,12 @@ pytestmark = [
 ]
 
 SIZE = 7
-"""Messages of a batch."""
+"""The number of messages in a batch."""
 BLOCK_BYTES = 700
 LARGE = bytes(40_000)
-"""A payload of which a block of a stream without limits has some hundred."""
+"""A payload of which a block of a stream without limits holds some hundred."""
 SLICED = bytes(250_000)
-"""A payload of which a batch goes into the log in several turns of the loop."""
+"""A payload so large that the loop needs several turns to append a batch."""
 PUBLISHERS = 4
 ROUNDS = 3 * TORTURE
 LAST_CALL = 60
@@ -45,7 +47,7 @@ STEP = 4
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch is longer than a block."""
+    """Make blocks so small that a batch is longer than a block."""
     monkeypatch.setattr("natsd.store.file_store.SMALL_BLOCK_BYTES", BLOCK_BYTES)
 
 
@@ -53,7 +55,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def publish_batches(api: Api, name: str, payload: bytes, acknowledged: set[str]) -> None:
-    """One after the other, until the server is gone."""
+    """Publish one batch after another until the server is gone."""
     number = 0
     while True:
         batch = Batch(api.nc, f"{name}-{number}")
@@ -68,7 +70,7 @@ async def publish_batches(api: Api, name: str, payload: bytes, acknowledged: set
 
 
 async def batches_of(api: Api) -> list[str]:
-    """The batch of every message, in order."""
+    """Return the batch id of every message, in stream order."""
     found = []
     state = await api.stream_state("S")
     subscription = await api.nc.jetstream().subscribe("s.>", stream="S", ordered_consumer=True)
@@ -117,7 +119,7 @@ async def test_kill_9(tmp_path: Path) -> None:
 
 
 class Program:
-    """Publishes batches and single messages; writes down what was acknowledged."""
+    """A program that publishes batches and single messages and notes the acknowledged ones."""
 
     def __init__(self) -> None:
         self.acknowledged: list[str] = []
@@ -159,6 +161,6 @@ def test_the_power_fails(number: int, caplog: pytest.LogCaptureFixture) -> None:
     for seed in range(3 * TORTURE):
         disk, program = FaultyDisk(seed=seed), Program()
         disk.power_fails_at = number
-        with caplog.at_level(logging.CRITICAL):  # losses are logged as the failures that they are
+        with caplog.at_level(logging.CRITICAL):  # losses are logged as failures
             asyncio.run(run_until_off(disk, program))
         asyncio.run(look(disk.crash(seed=seed), program))

@@ -1,4 +1,4 @@
-"""One change at a time of each asset."""
+"""Each asset is changed by one request at a time."""
 
 import asyncio
 

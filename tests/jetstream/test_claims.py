@@ -1,4 +1,4 @@
-"""No two streams take the same message (reference §6.4, error 10065)."""
+"""No two streams take the same subject (JSStreamSubjectOverlapErr, error 10065)."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,7 @@
-"""kill -9 of the server while counters are added to: each acknowledged increment counts once.
+"""kill -9 of the server under increments of counters: each acknowledged one counts once (ADR-49).
 
-A publisher that hears nothing tries again with the same message id, so that in the end the total is
-the sum of all that it meant to add. `make torture` does tens of rounds.
+A publisher without an answer publishes again with the same message id, so that in the end the total
+is the sum of all its increments. `make torture` runs tens of rounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PUBLISHERS = 3
 
 
 class Adder:
-    """One publisher's increments, of which the last may be unsure."""
+    """One publisher and its increments; the last one may be unacknowledged."""
 
     def __init__(self, name: str, chance: random.Random) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class Adder:
         self.subject = self.chance.choice(sorted(self.totals))
 
     async def run(self, api: Api) -> None:
-        """Until the server is gone."""
+        """Publish increments until the server is gone."""
         while True:
             if not self.change:
                 self.draw()

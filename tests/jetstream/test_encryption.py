@@ -1,4 +1,4 @@
-"""Encryption at rest: nothing in clear, keys that change, and keys that are wrong."""
+"""Encryption at rest: nothing is stored in clear; changed keys and wrong keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROTATING: dict[str, Any] = {"key": "new key", "prev_key": "old key"}
 
 
 async def fill(jetstream: JetStream) -> None:
-    """The secret is in everything that has a place on disk, but for names of directories."""
+    """Create streams with the secret in everything that is stored, except names of directories."""
     subject = f"s.{SECRET}"
     stream = await create(
         jetstream,
@@ -55,7 +55,7 @@ async def fill(jetstream: JetStream) -> None:
 
 
 def in_clear(directory: Path) -> list[Path]:
-    """Files that hold the secret; one may go while it is looked at."""
+    """Return the files that contain the secret; a file may be removed during the search."""
     found = {}
     for place, _, names in os.walk(directory):
         for path in [Path(place) / name for name in names]:
@@ -66,7 +66,7 @@ def in_clear(directory: Path) -> list[Path]:
 
 
 async def check(jetstream: JetStream) -> None:
-    """All of it is there."""
+    """Check that everything that `fill` stored is there."""
     stream = account_of(jetstream).stream("S")
     assert stream.config.description == f"{SECRET} anew"
     assert stream.store.state().msgs == 49
@@ -84,7 +84,7 @@ async def check(jetstream: JetStream) -> None:
 @pytest.mark.parametrize("cipher", ["chachapoly", "aes"])
 @pytest.mark.parametrize("compression", Compression)
 async def test_nothing_is_in_clear(tmp_path: Path, cipher: str, compression: Compression) -> None:
-    """While the server runs, after its end, and while it runs again."""
+    """No file holds the secret while the server runs, after its stop, and after the next start."""
     async with serving(tmp_path, cipher=cipher, **OLD) as jetstream:
         await fill(jetstream)
         await update(account_of(jetstream).stream("S"), compression=compression)
@@ -117,7 +117,7 @@ async def test_a_plain_store_is_encrypted_at_a_start(tmp_path: Path) -> None:
 
 
 async def test_keys_are_rotated_at_a_start(tmp_path: Path) -> None:
-    """After which the old one opens nothing, and is needed no more."""
+    """After the rotation the old key opens nothing, and is not needed any more."""
     async with serving(tmp_path, **OLD) as jetstream:
         await fill(jetstream)
     async with serving(tmp_path, **ROTATING) as jetstream:
@@ -154,7 +154,7 @@ def contents(directory: Path) -> dict[Path, bytes]:
 
 
 async def test_compression_is_the_streams_and_can_change(tmp_path: Path) -> None:
-    """Blocks that become full from then on; all are read."""
+    """A new compression applies to blocks that become full later; all blocks can be read."""
     async with serving(tmp_path) as jetstream:
         stream = await create(
             jetstream, "S", subjects=["s"], max_bytes=1 << 17, compression=Compression.S2

@@ -1,7 +1,7 @@
-"""The 222 errors of the API (§6.3): each is produced here, or it is said why it is not.
+"""The 222 error codes of the JetStream API: each is produced here, or the reason is given.
 
-A case is a few requests; the last one is answered with the error. `> subject` is a message that is
-published, everything else stands behind `$JS.API.`.
+A case is a list of requests, and the answer to the last one is the error. `> subject` publishes a
+message; every other subject is an API subject without its `$JS.API.`.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ CASES: list[tuple[ErrorId, list[Step]]] = [
         ],
     ),
     (
-        ErrorId.JSConsumerAckFCRequiresFCErr,  # otherwise it is filled in
+        ErrorId.JSConsumerAckFCRequiresFCErr,  # not pedantic: it is filled in
         [
             stream(),
             consumer({"ack_policy": "flow_control", "deliver_subject": "d"}, pedantic=True),
@@ -317,7 +317,7 @@ NOT_RAISED: dict[str, str] = {
 
 
 def not_raised() -> set[ErrorId]:
-    """Those of NOT_RAISED that no case is there for; a `*` stands for the rest of a name."""
+    """Return the errors of NOT_RAISED that have no case; a `*` stands for the rest of a name."""
     found = set[ErrorId]()
     for name in " ".join(NOT_RAISED.values()).split():
         matching = {each for each in ErrorId if fnmatch(each.name, name)}
@@ -327,7 +327,7 @@ def not_raised() -> set[ErrorId]:
 
 
 def raised() -> set[ErrorId]:
-    """Those that some test produces."""
+    """Return the errors that a test produces."""
     tables = (consumer_rules.REFUSED, stream_rules.REFUSED, source_rules.REFUSED)
     rules = [code for table in tables for _, (code, _) in table]
     cases = [error_id for error_id, _ in CASES]
@@ -342,7 +342,7 @@ def test_each_is_produced_or_it_is_said_why_not() -> None:
 
 @asynccontextmanager
 async def bounded(directory: Path) -> AsyncIterator[JetStream]:
-    """A server and an account with limits of every kind."""
+    """Yield a JetStream whose server and account have limits of every kind."""
     limits = AccountLimits(max_streams=4, max_memory=2 << 20, memory_max_stream_bytes=1 << 20)
     jetstream = build(
         directory, max_file_store=3 << 20, limits=JetStreamLimits(max_request_batch=5)
@@ -383,7 +383,7 @@ def test_codes_and_texts_are_the_published_ones() -> None:
     published = {
         row["constant"]: (row["error_code"], row["code"], row["description"])
         for row in json.loads(ERRORS.read_text())
-        if row["error_code"] <= 10223  # those behind are of 2.15
+        if row["error_code"] <= 10223  # higher codes belong to nats-server 2.15
     }
     assert {error_id.name: error_id.value for error_id in ErrorId} == published
     assert len(published) == 222

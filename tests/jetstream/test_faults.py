@@ -1,7 +1,7 @@
-"""Faults that pass, and pages that cannot be read, under a whole JetStream: consumers go on,
-nothing spins, the log stays short, and streams that could not be opened come back by themselves.
+"""Passing faults of the disk and unreadable pages under a complete JetStream.
 
-Issue 13, sections 2.4, 3.1, 3.2 and 4.
+Consumers go on, no loop spins, the log stays short, and a stream that could not be opened is opened
+later without a restart (docs/store.md).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tests.waiting import DEADLINE_S, eventually_within
 DIRECTORY = ROOT / "jetstream" / "$G" / "streams" / "S"
 MESSAGES = DIRECTORY / "msgs"
 COUNT = 60
-SMALL_BLOCKS = {"max_bytes": 120_000}  # of 32,000 bytes
+SMALL_BLOCKS = {"max_bytes": 120_000}  # in blocks of 32,000 bytes
 
 
 async def stored(disk: FaultyDisk) -> FaultyDisk:
-    """A closed server with a stream of three blocks and a consumer."""
+    """Create a stream of three blocks and a consumer, and stop the server."""
     async with serving(ROOT, disk=disk) as jetstream:
         stream = await create(jetstream, "S", subjects=["s.*"], **SMALL_BLOCKS)
         await consumer(jetstream)
@@ -49,7 +49,7 @@ async def stored(disk: FaultyDisk) -> FaultyDisk:
 
 
 def forget_blocks(jetstream: JetStream) -> None:
-    """Have what can be read again out of memory."""
+    """Drop everything from memory that can be read again from disk."""
     for budget in (jetstream.volume.cache, jetstream.volume.arrays):
         limit = budget.limit_bytes
         budget.resize(0)
@@ -63,7 +63,7 @@ async def consumer(jetstream: JetStream, name: str = "C", **fields: Any) -> None
 
 
 class Puller:
-    """Asks for everything, and keeps what comes."""
+    """A client that requests all messages and keeps the received ones."""
 
     def __init__(self, jetstream: JetStream) -> None:
         self.received: list[int] = []
@@ -79,7 +79,7 @@ class Puller:
 
 
 async def test_a_consumer_passes_what_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
-    """A page of a block is lost while it is served: its messages are left out, told once."""
+    """A page of a block is lost at run time: its messages are skipped and reported once."""
     disk = await stored(FaultyDisk())
     async with serving(ROOT, disk=disk) as jetstream:
         damage = account_of(jetstream).stream("S").damage
@@ -104,7 +104,7 @@ async def test_a_consumer_passes_what_cannot_be_read(caplog: pytest.LogCaptureFi
 async def test_a_consumer_waits_for_what_cannot_be_read_now(
     call: str, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It neither spins nor fills the log, and goes on by itself."""
+    """A consumer neither spins nor fills the log, and goes on when the messages can be read."""
     disk = await stored(FaultyDisk())
     async with serving(ROOT, disk=disk) as jetstream:
         forget_blocks(jetstream)
@@ -113,7 +113,7 @@ async def test_a_consumer_waits_for_what_cannot_be_read_now(
         calls = len(disk.calls)
         puller = Puller(jetstream)
         await eventually_within(lambda: disk.has_failed_one)
-        await asyncio.sleep(0.5)  # of which a consumer that spins makes thousands of calls
+        await asyncio.sleep(0.5)  # a spinning consumer makes thousands of calls in this time
 
         assert len(disk.calls) - calls < 40
         assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
@@ -146,7 +146,7 @@ async def test_a_request_for_what_cannot_be_read_now_is_answered() -> None:
 async def test_a_stream_that_cannot_be_opened_now_comes_back(
     path: str, retention: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As a whole: without one of its consumers it would let go of what waits for that."""
+    """The stream is opened with all consumers: without one it would remove that one's messages."""
     caplog.set_level(logging.INFO)
     disk = FaultyDisk()
     with mock.patch("natsd.jetstream.recovery.RETRY_S", 0.01):
@@ -189,8 +189,10 @@ async def test_a_stream_that_is_deleted_meanwhile_does_not_come_back() -> None:
 
 @pytest.mark.parametrize("retention", ["limits", "interest"])
 async def test_a_full_disk_at_a_start(retention: str, caplog: pytest.LogCaptureFixture) -> None:
-    """After a crash a mark is to be written, and there is no room: messages are served, new ones
-    are refused until there is space, and then taken without a restart."""
+    """After a crash there is no room for a commit mark, so that new messages are refused.
+
+    The stored messages are served. When there is space, new messages are taken without a restart.
+    """
 
     async def fill(jetstream: JetStream) -> None:
         await create(jetstream, "S", subjects=["s.*"], retention=retention, **SMALL_BLOCKS)
@@ -218,7 +220,7 @@ async def test_a_full_disk_at_a_start(retention: str, caplog: pytest.LogCaptureF
 async def killed(
     disk: FaultyDisk, fill: Callable[[JetStream], Awaitable[None]], **options: Any
 ) -> FaultyDisk:
-    """The disk as a process leaves it that is killed after `fill`."""
+    """Return the disk in the state in which a process leaves it that is killed after `fill`."""
     jetstream = build(ROOT, disk=disk, **options)
     await jetstream.start([Account(ACCOUNT, jetstream.reactor)])
     await fill(jetstream)
@@ -235,7 +237,7 @@ async def killed(
 
 
 async def taken(jetstream: JetStream, subject: str) -> int:
-    """The sequence of a message that is taken sooner or later."""
+    """Publish until the message is stored, and return its sequence."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
             answer = await publish(jetstream, subject, b"at last")
@@ -245,7 +247,7 @@ async def taken(jetstream: JetStream, subject: str) -> int:
 
 
 async def test_a_default_limit_grows_with_the_room_on_the_disk() -> None:
-    """The disk was full at the start, and somebody else gives space back."""
+    """The default limit of a server that started on a full disk grows when space is freed."""
     disk = await stored(FaultyDisk())
     disk.capacity_bytes = 1
     with mock.patch("natsd.jetstream.jetstream.ROOM_EVERY_S", 0.01):

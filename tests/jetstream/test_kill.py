@@ -1,12 +1,12 @@
-"""kill -9 of the whole server under load, again and again: what was acknowledged stays so.
+"""kill -9 of the whole server under load, many times: acknowledged work survives (docs/store.md).
 
-- An acknowledged publish is there, under its sequence, with its bytes.
+- An acknowledged publish is there, with its sequence and its bytes.
 - A message is not delivered again after its double ack.
-- Nothing is skipped: every message of the stream is delivered sooner or later.
-- Sequences have no gaps; a message id is known within its window, so that publishers who try again
-  make no second message.
+- Nothing is skipped: every message of the stream is delivered.
+- Sequences have no gaps. A message id is known within its window, so that publishers that publish
+  again make no second message.
 
-`make torture` does tens of rounds.
+`make torture` runs tens of rounds.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ IN_FLIGHT = 10
 
 
 class History:
-    """What clients know, over all the lives of the server."""
+    """The clients' knowledge, over all the lives of the server."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[int, str] = {}  # sequence -> message id
         self.done: set[int] = set()
-        self.tried: set[int] = set()  # an ack was sent, which the server may have taken
+        self.tried: set[int] = set()  # their ack was sent; the server may have processed it
         self.next_id = 0
 
     def make_id(self) -> str:
@@ -51,7 +51,7 @@ class History:
 
 
 async def publish(api: Api, history: History, unsure: list[str]) -> None:
-    """Publish until the server is gone. Ids whose ack did not come are left in `unsure`."""
+    """Publish until the server is gone; unacknowledged message ids stay in `unsure`."""
 
     async def one(message_id: str) -> None:
         subject = f"s.{len(message_id) % 3}"
@@ -74,7 +74,7 @@ async def publish(api: Api, history: History, unsure: list[str]) -> None:
 
 
 async def some(puller: Puller, batch: int) -> list[Msg]:
-    """What one request brings: so many messages, or fewer and a status."""
+    """Return the messages of one pull request: `batch`, or fewer and then a status."""
     messages: list[Msg] = []
     while len(messages) < batch and status_of(message := await puller.next(30)) is None:
         messages.append(message)
@@ -84,8 +84,8 @@ async def some(puller: Puller, batch: int) -> list[Msg]:
 async def consume(api: Api, history: History) -> None:
     """Pull, and wait for the answer to each ack, until the server is gone.
 
-    A message that waits here for longer than the ack wait is sent again, perhaps to another puller,
-    who sees it after the ack. So only acks of the server's earlier lives are looked for.
+    A message that waits here for longer than the ack wait is delivered again, perhaps to another
+    puller, which receives it after the ack. So only acks of the server's earlier lives are checked.
     """
     done_before = set(history.done)
     puller = await Puller.of(api.nc, "S", "C")
@@ -101,7 +101,7 @@ async def consume(api: Api, history: History) -> None:
 
 
 async def check_stream(api: Api, history: History) -> None:
-    """Everything acknowledged is there, with nothing missing in between."""
+    """Check that everything acknowledged is there, without gaps."""
     state = await api.stream_state("S")
     last = max(history.acknowledged, default=0)
     assert state["first_seq"] == 1
@@ -121,7 +121,7 @@ async def check_stream(api: Api, history: History) -> None:
 
 
 async def check_consumer(api: Api, history: History) -> None:
-    """What has not been acknowledged comes, the rest does not."""
+    """Check that all unacknowledged messages are delivered, and no others."""
     done_before = set(history.done)
     last = (await api.stream_state("S"))["last_seq"]
     puller = await Puller.of(api.nc, "S", "C")
@@ -139,7 +139,7 @@ async def check_consumer(api: Api, history: History) -> None:
 
 
 async def is_owed(api: Api) -> bool:
-    """Does the server think that something is still to be delivered or acknowledged?"""
+    """Return whether the consumer's info says that messages are pending or unacknowledged."""
     info = await api.consumer_info("S", "C")
     return bool(info["num_pending"] or info["num_ack_pending"])
 

@@ -1,15 +1,15 @@
-"""kill -9 under load of consumers that natsd adds something to.
+"""kill -9 under load of consumers with natsd's extensions.
 
-With a key
-- No two messages of a key are out at once, and none is delivered again once a later one of its key
-  was delivered: not in one life of the server, and not across them.
+Ordered work, with a key (docs/ordered-work.md):
+- No two messages of a key are in flight at once, and no message is delivered again after a later
+  one of its key: within one life of the server, and across lives.
 - Nothing is lost or counted wrongly.
 
-With dead letters, on a work queue
+Dead letters, on a work queue (docs/dead-letters.md):
 - Each message is in the queue, or was acknowledged, or is among the dead letters.
-- Each is there once, and as terminated only if it was.
+- Each is there once, and as terminated only if a worker terminated it.
 
-`make torture` does tens of rounds.
+`make torture` runs tens of rounds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Work = Callable[[Api], Awaitable[None]]
 async def lives(
     directory: Path, rounds: int, prepare: Work, work: Sequence[Work], check: Work
 ) -> tuple[ProcessTarget, Api]:
-    """The server after so many lives, each of which ends in the middle of the work."""
+    """Return the server after `rounds` lives, each of which ends in the middle of the work."""
     chance = random.Random(7)
     for number in range(rounds):
         server = await asyncio.to_thread(serve_files, directory)
@@ -60,20 +60,20 @@ async def lives(
 
 
 async def publish(api: Api) -> None:
-    """Some at a time, of all keys in turn."""
+    """Publish messages in groups of 20, of all keys in turn."""
     for _ in range(ROUNDS_OF_PUBLISHES):
         await asyncio.gather(*(api.publish(f"s.{n % KEYS}", b"%d" % n) for n in range(20)))
 
 
 class Keys:
-    """What workers see of each key, over all the lives of the server."""
+    """The messages that the workers receive of each key, over all the lives of the server."""
 
     def __init__(self) -> None:
         self.latest: dict[str, int] = {}
         self.out: dict[str, int] = {}
 
     def begin(self) -> None:
-        """Nobody works on anything."""
+        """Note that no message is in flight."""
         self.out.clear()
 
     def take(self, message: Msg) -> None:
@@ -83,7 +83,7 @@ class Keys:
         self.latest[key] = self.out[key] = sequence
 
     async def work(self, api: Api) -> None:
-        """Pull one, work on it for a while, acknowledge it."""
+        """Pull a message, work on it and acknowledge it, again and again."""
         puller = await Puller.of(api.nc, "S", "C")
         while True:
             await puller.ask(batch=1, expires=SECOND)
@@ -92,7 +92,7 @@ class Keys:
                 continue
             self.take(message)
             await asyncio.sleep(0)
-            self.out.pop(message.subject, None)  # a slow machine has it delivered again meanwhile
+            self.out.pop(message.subject, None)  # on a slow machine it may be redelivered by now
             await api.nc.publish(message.reply, b"+ACK")
 
 
@@ -120,7 +120,7 @@ async def test_keys_in_order_across_kills(tmp_path: Path) -> None:
 
 
 async def finish(api: Api, keys: Keys, most: int = 1 << 30) -> None:
-    """Acknowledge what is left, or so many, each with an answer."""
+    """Acknowledge the remaining messages, at most `most`, and wait for each answer."""
     await redeliver(api)
     puller = await Puller.of(api.nc, "S", "C")
     while most > 0:
@@ -139,13 +139,13 @@ async def finish(api: Api, keys: Keys, most: int = 1 << 30) -> None:
 
 
 async def redeliver(api: Api) -> None:
-    """What was out when the server was killed is out no more."""
+    """Make the ack wait 100 ms, so that messages in flight at the kill are redelivered."""
     key = {"natsd.key_token": "2"}
     await api.create_consumer("S", "C", ack_wait=100 * MS, metadata=key)
 
 
 class Deaths:
-    """What workers did with the messages of a work queue."""
+    """The outcomes of a work queue's messages, as its workers know them."""
 
     def __init__(self) -> None:
         self.published: set[int] = set()
@@ -179,7 +179,7 @@ class Deaths:
             await api.nc.publish(message.reply, b"-NAK")
 
     async def check(self, api: Api) -> None:
-        """The queue first: what leaves it meanwhile is among the dead by then."""
+        """Check the queue first: a message that leaves it is then a dead letter."""
         state = await api.stream_state("S", deleted_details=True)
         queued = set(range(state["first_seq"], state["last_seq"] + 1))
         queued -= set(state.get("deleted") or [])
@@ -191,7 +191,7 @@ class Deaths:
 
 
 async def dead_letters(api: Api) -> list[tuple[int, str]]:
-    """Sequence and reason of each."""
+    """Return the sequence and the reason of each dead letter."""
     count = (await api.stream_state("DEAD"))["messages"]
     subscription = await api.nc.jetstream().subscribe("dead", ordered_consumer=True)
     found = [(await subscription.next_msg(10)).headers or {} for _ in range(count)]

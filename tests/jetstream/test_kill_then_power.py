@@ -1,5 +1,7 @@
-"""The server dies at any call, the next one shows what the page cache has, and dies too or serves;
-then the power fails. What was acknowledged or shown is there still ("Durability" of the design)."""
+"""The server dies at any call; its successor dies or serves; then the power fails (docs/store.md).
+
+Everything that was acknowledged or shown is still there.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.torture
 
 CASES: Final = 6 * TORTURE
 LAST_CALL: Final = 260
-"""The program below makes about so many calls of the disk."""
+"""The last call at which a fault may come; the program below makes about as many calls."""
 LAST_CALL_OF_START: Final = 90
 TURNS_MAX: Final = 20_000
 KEY: Final = "a key of thirty-two bytes, or so"
@@ -50,19 +52,19 @@ _inboxes = itertools.count(1)
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream of a few messages has several blocks."""
+    """Make blocks so small that a stream of a few messages has several."""
     for name in ("SMALL", "MEDIUM", "LARGE", "ENCRYPTED"):
         monkeypatch.setattr(f"natsd.store.file_store.{name}_BLOCK_BYTES", 600)
 
 
 @dataclass
 class Known:
-    """What was acknowledged, and what a server showed."""
+    """The acknowledged results, and the state that a server showed."""
 
     published: dict[int, bytes] = field(default_factory=dict)
     acked: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
-    """Sequences that somebody asked to remove or to acknowledge."""
+    """Sequences that a request wanted to remove or to acknowledge."""
     messages: dict[int, bytes] = field(default_factory=dict)
     last: int = 0
     consumer: ConsumerState | None = None
@@ -98,11 +100,11 @@ class Known:
 
 
 class Failed(Exception):
-    """The server answered with an error, or not at all: its disk had one."""
+    """The server answered with an error or not at all, because its disk had an error."""
 
 
 async def ask(jetstream: JetStream, subject: str, payload: bytes, answers: int = 1) -> list[Any]:
-    """Replies and payloads of so many answers."""
+    """Send a request and return the replies and payloads of `answers` answers."""
     client = account_of(jetstream).account.internal_client
     inbox = f"_INBOX.{next(_inboxes)}"
     received: list[tuple[str | None, bytes]] = []
@@ -122,7 +124,7 @@ async def ask(jetstream: JetStream, subject: str, payload: bytes, answers: int =
 
 @dataclass
 class Program:
-    """Publishes, fetches, acknowledges and deletes; notes what was answered."""
+    """A program that publishes, fetches, acknowledges and deletes, and notes the answers."""
 
     kind: str
     known: Known
@@ -166,7 +168,7 @@ class Program:
 
 @dataclass
 class Show:
-    """Notes what is there."""
+    """A program that notes the messages and the consumer's state."""
 
     known: Known
 
@@ -219,6 +221,6 @@ def run_one(disk: FaultyDisk, program: Any, options: dict[str, Any]) -> None:
 def test_what_was_acknowledged_or_shown_is_there(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.CRITICAL):  # losses are logged as the failures that they are
+    with caplog.at_level(logging.CRITICAL):  # losses are logged as failures
         for number in range(CASES):
             case(kind, number)

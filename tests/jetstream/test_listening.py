@@ -1,4 +1,4 @@
-"""Who listens to very many subjects takes them on in steps."""
+"""A listener subscribes to very many subjects in steps."""
 
 from natsd.core.steps import AT_ONCE, at_once
 from natsd.core.sublist import SubList

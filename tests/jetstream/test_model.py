@@ -1,5 +1,7 @@
-"""A server with JetStream against the plain model: publishes, pulls, acknowledgements of all kinds,
-deletes, purges and restarts, in any order; sequences, counts, pending and redelivery always agree.
+"""A server with JetStream against the plain model of tests/jetstream/plain_stream.py.
+
+Publishes, pulls, acknowledgements of all kinds, deletes, purges and restarts run in any order;
+sequences, counts, pending messages and redeliveries always agree.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ few = st.integers(1, 6)
 
 
 class JetStreamModel(RuleBasedStateMachine):
-    """One stream, its consumers, one client."""
+    """One stream, its consumers and one client."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +107,7 @@ class JetStreamModel(RuleBasedStateMachine):
         self.run(self.fetch_some(self.chosen(choice), batch))
 
     async def fetch_some(self, consumer: PlainConsumer, batch: int) -> None:
-        """First what comes again, then what is new, and not more than there is."""
+        """Fetch: redeliveries come first, then new messages, and no more than exist."""
         new = self.plain.new_for(consumer)
         expected = min(batch, len(consumer.again) + len(new))
         if not expected:
@@ -189,7 +191,7 @@ class JetStreamModel(RuleBasedStateMachine):
         self.run(self.restart_all())
 
     async def restart_all(self) -> None:
-        """That a message was refused may be forgotten, so what comes again is taken first."""
+        """Restart; naks may be forgotten, so messages for redelivery are taken first."""
         for consumer in self.plain.consumers.values():
             await self.fetch_some(consumer, len(consumer.again))
         await self.stop()

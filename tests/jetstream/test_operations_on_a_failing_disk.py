@@ -1,5 +1,7 @@
-"""One call of the disk fails while an operator deletes, recreates, purges, updates or erases: what
-was acknowledged stays, what was removed stays gone (tests/jetstream/faults.py)."""
+"""One call of the disk fails while an operator deletes, recreates, purges, updates or erases.
+
+Acknowledged messages stay, and removed ones stay removed (tests/jetstream/faults.py).
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ from tests.store.machine import AtOnce
 pytestmark = pytest.mark.torture
 
 STEP = 37
-"""From one call that fails to the next that does."""
+"""The distance in calls between the failing calls of two cases."""
 CALLS_MAX = 400
 ERRORS = (errno.EIO, errno.ENOSPC)
-# Each combination begins at a call of its own; under NATSD_TORTURE, at every one.
+# Each combination begins at a different call; under NATSD_TORTURE, every call fails once.
 CASES = [
     (kind, operation, 1 + (7 * k + 4 * o + more) % STEP)
     for k, kind in enumerate(KINDS)
@@ -37,7 +39,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_call_fails(
     kind: str, operation: str, first: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.CRITICAL):  # faults are logged as the failures that they are
+    with caplog.at_level(logging.CRITICAL):  # faults are logged as failures
         for place in range(first, CALLS_MAX, STEP):
             errors = ERRORS if TORTURE > 1 else (ERRORS[place % 2],)
             outcomes = [

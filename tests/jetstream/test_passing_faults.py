@@ -1,8 +1,8 @@
-"""EMFILE and ENOMEM at every call that a whole JetStream makes: requests are refused or carried
-out, what was acknowledged stays, and everything goes on by itself.
+"""EMFILE and ENOMEM at every system call of a complete JetStream (docs/store.md).
 
-Each case is one kind of stream, one errno and one window of failing calls, from the n-th on.
-Issue 13, section 4.
+Requests are refused or carried out, acknowledged messages stay, and everything goes on without a
+restart. Each case is one kind of stream, one errno and one window of failing calls, from the n-th
+call on.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ REFUSED = (ApiError, StoreError, TimeoutError)
 
 @dataclass
 class Program:
-    """Uses a stream, and keeps what was acknowledged to it."""
+    """A program that uses a stream and keeps the acknowledged messages."""
 
     kind: str
     stored: dict[int, bytes] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Program:
 
     async def publish(self, jetstream: JetStream, number: int) -> None:
         if "S" not in account_of(jetstream).streams:
-            return  # nobody would answer
+            return  # no answer would come
         data = b"%d" % (number % 10) * 1000
         answer = await publish(jetstream, f"s.{number % 5}", data)
         if "error" not in answer:
@@ -99,7 +99,7 @@ class Program:
         await stream.create_consumer(ConsumerConfig.model_validate(given), "")
 
     async def consume(self, jetstream: JetStream) -> None:
-        """Take some, and acknowledge every other one."""
+        """Fetch some messages and acknowledge every other one."""
         client = account_of(jetstream).account.internal_client
         taken: list[int] = []
 
@@ -119,12 +119,12 @@ class Program:
         client.unsubscribe(subscription)
 
     async def go_on(self, jetstream: JetStream) -> None:
-        """Within a while all of it is carried out."""
+        """Check that all operations are carried out within a while."""
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 try:
                     await create(jetstream, "S", subjects=["s.*"], **KINDS[self.kind])
-                except ApiError:  # it is there with its new description
+                except ApiError:  # the earlier call has created it with the new description
                     if "S" not in account_of(jetstream).streams:
                         await asyncio.sleep(0.01)
                         continue
@@ -145,7 +145,7 @@ class Program:
             may_go |= self.consumed
         for sequence, data in self.stored.items():
             if self.kind == "interest" and sequence < min(self.consumed, default=1 << 60):
-                continue  # it came before the consumer
+                continue  # published before the consumer existed
             if self.kind == "small" and sequence < state.first_sequence:
                 continue
             try:
@@ -157,7 +157,7 @@ class Program:
 
 
 async def explore(kind: str, number: int, after: int, times: int) -> bool:
-    """One case; whether any call failed."""
+    """Run one case and return whether any call failed."""
     program, options = Program(kind), OPTIONS.get(kind, {})
     is_reached = False
 
@@ -203,8 +203,10 @@ def is_served(account: JetStreamAccount) -> bool:
 @pytest.mark.parametrize("number", CALLS)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_calls_of_a_start(kind: str, number: int) -> None:
-    """Streams that lacked something come back; where the volume does not open, nothing is served
-    and nothing is lost."""
+    """Streams that could not be opened are opened later.
+
+    If the volume does not open, nothing is served and nothing is lost.
+    """
     options = OPTIONS.get(kind, {})
     program = Program(kind)
     left = await killed(FaultyDisk(), program.run, **options)

@@ -1,5 +1,7 @@
-"""The power fails while streams are created, changed and deleted: what was answered holds, what was
-not is there or not, and nothing else is lost ("Durability" of the design)."""
+"""The power fails while streams are created, changed and deleted (docs/store.md).
+
+Answered changes hold, unanswered ones hold or not, and nothing else is lost.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,12 @@ from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
 
 LAST_CALL = 130
-"""The program below makes fewer calls of the disk."""
+"""The last call at which the power may fail; the program below makes fewer calls."""
 STEP = 5
 
 
 class Program:
-    """Creates, changes and deletes streams; writes down what was answered."""
+    """A program that creates, changes and deletes streams, and notes the answered changes."""
 
     def __init__(self) -> None:
         self.answered: dict[str, str | None] = {}
@@ -67,7 +69,7 @@ class Program:
 def test_what_was_answered_holds(number: int, caplog: pytest.LogCaptureFixture) -> None:
     disk, program = FaultyDisk(seed=number), Program()
     disk.power_fails_at = number
-    with caplog.at_level(logging.CRITICAL):  # losses are logged as the failures that they are
+    with caplog.at_level(logging.CRITICAL):  # losses are logged as failures
         asyncio.run(run_until_off(disk, program))
     asyncio.run(look(disk.crash(seed=number), program))
 

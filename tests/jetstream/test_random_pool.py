@@ -1,4 +1,4 @@
-"""Every byte is given once."""
+"""The random pool returns every byte once."""
 
 from natsd.jetstream.random_pool import DRAWN_BYTES, RandomPool
 

@@ -1,4 +1,4 @@
-"""What a start finds, and what it makes of it (reference §11.1; "Durability" of the design)."""
+"""Recovery: the files that a start may find, and its result (docs/store.md)."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def directory_of(root: Path, stream: str) -> Path:
 
 
 def damage(path: Path) -> None:
-    """Both files of the two."""
+    """Damage both copies of the file."""
     for each in (path, copy_of(path)):
         each.write_bytes(b"garbage")
 
 
 def contents(root: Path) -> dict[Path, bytes]:
-    """Of the streams B and C."""
+    """Return the files of the streams B and C."""
     found = [path for name in "BC" for path in directory_of(root, name).rglob("*")]
     return {path: path.read_bytes() for path in found if path.is_file()}
 
 
 def power_cut(disk: FaultyDisk) -> FaultyDisk:
-    """What would be found if the power failed now; the server goes on, to be stopped in order."""
+    """Return the disk as it would be if the power failed now; the server goes on."""
     after = disk.kill().crash(1)
     disk.is_off = False
     return after
@@ -117,7 +117,7 @@ async def test_ids_of_removed_messages_are_remembered_after_a_clean_stop(tmp_pat
 
 
 async def test_kept_ids_and_those_of_later_messages_are_known_after_a_crash(tmp_path: Path) -> None:
-    """What was kept at a close speaks of that moment, also after a later crash."""
+    """Ids that were stored at a stop are valid for that moment, also after a later crash."""
 
     def headers(number: int) -> bytes:
         return b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % number
@@ -138,7 +138,7 @@ async def test_kept_ids_and_those_of_later_messages_are_known_after_a_crash(tmp_
 
 
 async def test_that_no_ids_are_left_is_kept_too(tmp_path: Path) -> None:
-    """The kept file is of the last close, not of the last one at which there were any."""
+    """The stored file is that of the last stop, even if no ids were left then."""
     headers = b"NATS/1.0\r\nNats-Msg-Id: 17\r\n\r\n"
     window = 100_000_000
     async with serving(tmp_path) as jetstream:
@@ -258,7 +258,7 @@ async def test_either_file_of_a_configuration_is_enough(
 async def test_an_unexpected_error_costs_one_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever the start of a stream raises: it is offline, and nothing of it is left open."""
+    """An unexpected exception at a stream's start puts it offline and leaves no file open."""
     begin = Stream.begin
 
     async def begin_or_fail(stream: Stream) -> None:
@@ -298,7 +298,7 @@ async def test_a_lost_key_file_concerns_one_stream(tmp_path: Path) -> None:
 
 
 async def test_an_update_that_fails_is_not_in_force_after_a_restart(tmp_path: Path) -> None:
-    """Though the new file had its name already when the sync of its directory failed."""
+    """The update is undone although the new file was renamed before its directory's sync failed."""
     faulty = FaultyDisk(seed=1)
     async with serving(ROOT, disk=faulty) as jetstream:
         stream = await create(jetstream, "S", subjects=["s"], description="before")
@@ -357,11 +357,11 @@ async def test_a_key_that_opens_nothing_stops_the_start(tmp_path: Path) -> None:
         assert message.data == b"secret"
 
 
-# Consumers and retention (§6.4)
+# Consumers and retention (docs/store.md)
 
 
 async def take(jetstream: JetStream, count: int) -> None:
-    """Consumer C of stream S gets so many messages, and acknowledges them; on disk on return."""
+    """Deliver `count` messages to consumer C and acknowledge them; on disk on return."""
     client, replies = account_of(jetstream).account.internal_client, list[str]()
     enough = asyncio.Event()
 
@@ -383,7 +383,7 @@ async def take(jetstream: JetStream, count: int) -> None:
 async def test_what_was_acknowledged_goes_though_its_removal_was_lost(
     tmp_path: Path, retention: Retention, eventually: Eventually
 ) -> None:
-    """A crash may take back that a message was removed, but not that it was acknowledged."""
+    """A crash may undo the removal of a message, but not its acknowledgement."""
     async with serving(tmp_path) as jetstream:
         stream = await create(jetstream, "S", subjects=["s"], retention=retention)
         await stream.create_consumer(
@@ -412,7 +412,7 @@ async def test_what_was_acknowledged_goes_though_its_removal_was_lost(
 async def test_a_later_versions_consumer_takes_its_stream_offline(
     tmp_path: Path, later: str
 ) -> None:
-    """What waits for it is not to be lost: nothing of the stream or the consumer is touched."""
+    """The stream and the consumer are not touched, so that no pending message is lost."""
     async with serving(tmp_path) as jetstream:
         stream = await create(jetstream, "S", subjects=["s"], retention=Retention.INTEREST)
         for name in "CD":
@@ -449,7 +449,7 @@ async def test_a_later_versions_consumer_takes_its_stream_offline(
 
 
 async def test_interest_that_is_not_served_yet_keeps_messages(tmp_path: Path) -> None:
-    """Consumers come back before anything is judged unneeded."""
+    """All consumers are recovered before any message is judged unneeded."""
     async with serving(tmp_path) as jetstream:
         stream = await create(jetstream, "S", subjects=["s"], retention=Retention.INTEREST)
         await stream.create_consumer(

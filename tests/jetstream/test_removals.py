@@ -1,5 +1,8 @@
-"""Deletes and purges that the disk refuses: the stream or consumer is as it was, and answers. What
-was removed and made again is not overwritten by what came before it. Issue 13, section 1."""
+"""Deletes and purges that the disk refuses, and streams that are removed and made again.
+
+After a refusal the stream or consumer is unchanged and answers. Records of a removed stream do not
+overwrite its successor (docs/store.md).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from tests.jetstream.serving import account_of, create, publish
 from tests.store.faulty_disk import FaultyDisk
 
 BUSY = 12
-"""Streams that are published to at once."""
+"""The number of streams that are published to at once."""
 STREAMS = Path("/data/jetstream/$G/streams")
 STREAM_PATHS = {"rename": "streams/S", "sync_dir": "streams"}
 CONSUMER_PATHS = {"rename": "obs/C", "sync_dir": "obs"}
@@ -30,7 +33,7 @@ JOURNAL = Path("/data/jetstream/journal.0")
 
 @asynccontextmanager
 async def restarted(disk: FaultyDisk) -> AsyncIterator[JetStream]:
-    """On what a killed server left."""
+    """Yield a server on the files that a killed server left."""
     after = disk.kill()
     disk.is_off = False
     async with started(after, "plain") as jetstream:
@@ -38,7 +41,7 @@ async def restarted(disk: FaultyDisk) -> AsyncIterator[JetStream]:
 
 
 async def publish_to_all(jetstream: JetStream, payload: bytes, count: int) -> list[int]:
-    """How many each acknowledged."""
+    """Publish to all streams and return how many messages each acknowledged."""
     acknowledged = [0] * BUSY
     for _ in range(count):
         answers = await asyncio.gather(
@@ -53,8 +56,11 @@ async def publish_to_all(jetstream: JetStream, payload: bytes, count: int) -> li
 async def test_a_recreated_stream_is_not_overwritten(
     moment: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One sync of a stream's file fails, so that the journal is kept; the stream is deleted, made
-    again and published to. A restart replays the journal."""
+    """A journal that is kept after a failed sync does not overwrite a recreated stream.
+
+    One sync of a stream's file fails, so that the journal is kept. The stream is deleted, made
+    again and published to; then a restart replays the journal.
+    """
     disk = FaultyDisk(seed=moment)
     with caplog.at_level(logging.CRITICAL):
         async with started(disk, "plain") as jetstream:
@@ -144,7 +150,7 @@ async def test_what_cannot_be_removed_goes_at_the_next_start(
 async def test_a_purge_refused_for_want_of_space_changes_nothing(
     keep: int, filter_subject: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not when space is back, either, nor after a restart."""
+    """The purge stays undone when there is space again, and after a restart."""
     disk = FaultyDisk()
     async with started(disk, "plain") as jetstream:
         stream = await create(jetstream, "S", subjects=["s.*"])

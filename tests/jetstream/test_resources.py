@@ -1,4 +1,4 @@
-"""What a server and its accounts may hold (reference §2.8, §6.15)."""
+"""Limits of a server and its accounts (nats-server's `JetStreamAccountLimits`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STORAGES = pytest.mark.parametrize("storage", list(Storage))
 
 
 async def error_of(jetstream: JetStream, name: str, **settings: Any) -> ErrorId | None:
-    """What creating such a stream is answered; None: it is there."""
+    """Return the error with which creating such a stream is answered; None: it is created."""
     try:
         await create(jetstream, name, **settings)
     except ApiError as error:
@@ -115,7 +115,7 @@ async def test_an_accounts_numbers(tmp_path: Path) -> None:
         assert await error_of(jetstream, "B", max_consumers=6) is ErrorId.JSMaximumConsumersLimitErr
         await create(jetstream, "B", max_consumers=5)
         assert await error_of(jetstream, "C") is ErrorId.JSMaximumStreamsLimitErr
-        await create(jetstream, "A")  # it is there
+        await create(jetstream, "A")  # does not raise
         assert account_of(jetstream).info().limits == limits
 
 
@@ -136,7 +136,7 @@ async def test_an_accounts_rules_for_max_bytes(tmp_path: Path) -> None:
 
 
 async def test_a_tier_counts_its_own_streams(tmp_path: Path) -> None:
-    """§6.15: nothing is said of limits of everything together."""
+    """Account info reports a tier on its own, without limits of all tiers together."""
     tiers = {
         "R1": AccountLimits(max_memory=1000, max_storage=500, max_streams=2),
         "R3": AccountLimits(max_storage=9000),
@@ -180,7 +180,7 @@ async def test_consumers_keep_to_the_limits_of_their_streams_tier(tmp_path: Path
 
 
 async def test_without_limits_there_are_no_streams(tmp_path: Path) -> None:
-    """And those that were there are offline, with the reason."""
+    """Existing streams go offline, with the reason."""
     async with serving(tmp_path) as jetstream:
         await create(jetstream, "A")
     async with serving(tmp_path, limits={"R3": AccountLimits()}) as jetstream:
@@ -192,7 +192,7 @@ async def test_without_limits_there_are_no_streams(tmp_path: Path) -> None:
 
 
 async def test_flat_limits_count_each_replica(tmp_path: Path) -> None:
-    """There is no room for what there would be no replicas for either."""
+    """Each replica's max_bytes counts against flat limits, although replicas are refused."""
     refused = ErrorId.JSStreamReplicasNotSupportedErr
     limits = AccountLimits(max_storage=1000)
     async with serving(tmp_path, limits=limits) as jetstream:

@@ -1,4 +1,4 @@
-"""Work in slices and deadlines: one reactor task, one timer, whoever has how many of them."""
+"""The scheduler: work in slices and deadlines, with one reactor task and one timer for all jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECOND_NS = 1_000_000_000
 
 
 class Clock:
-    """A wall clock that is set by hand."""
+    """A wall clock that the test sets by hand."""
 
     def __init__(self) -> None:
         self.now_ns = 1_000 * SECOND_NS
@@ -59,7 +59,7 @@ async def test_work_is_done_in_turns(bench: Bench, eventually: Eventually) -> No
     for name in left:
         job = work_of(name)
         job.submit()
-        job.submit()  # once is enough
+        job.submit()  # the second `submit` changes nothing
     assert bench.scheduler.num_queued == 3
     assert done == []  # not before the end of the turn
     await eventually(lambda: not any(left.values()))
@@ -67,7 +67,7 @@ async def test_work_is_done_in_turns(bench: Bench, eventually: Eventually) -> No
 
 
 async def test_much_work_leaves_time_for_others(bench: Bench) -> None:
-    """2 ms, then the loop's other callbacks have their turn: one slice here takes 1 ms."""
+    """After 2 ms of slices, the loop's other callbacks run: one slice takes 1 ms here."""
     slices = 0
     seen: list[int] = []
 
@@ -155,7 +155,7 @@ async def test_an_alarm_may_set_itself_again(bench: Bench, eventually: Eventuall
 
 
 async def test_what_is_due_soon_is_called_in_order(bench: Bench, eventually: Eventually) -> None:
-    """`Reactor.soon`: commits begin with it, before what follows from them is acknowledged."""
+    """Callbacks of `Reactor.soon` run in order: commits begin before their acks are sent."""
     called: list[object] = []
     for name in "abc":
         bench.reactor.soon(called.append, name)
@@ -185,7 +185,7 @@ async def test_nothing_runs_after_the_end(bench: Bench) -> None:
     )  # (alarm, due; 0 cancels)
 )
 def test_the_heap_is_a_sorted_list(changes: list[tuple[int, int]]) -> None:
-    """Any program of settings and cancellings; then time passes: the model is a dictionary."""
+    """Any program of settings and cancellations calls alarms as a dictionary model does."""
     loop = asyncio.new_event_loop()
     bench = Bench(loop)
     start = bench.clock.now_ns

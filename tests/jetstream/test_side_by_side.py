@@ -1,4 +1,4 @@
-"""The same work for many things: never too many at once, and the first failure is the answer."""
+"""The same work for many things: a bounded number at once, and the first failure is raised."""
 
 import asyncio
 

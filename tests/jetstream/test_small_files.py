@@ -1,9 +1,10 @@
-"""No small file of a store takes anything with it: each is lost, cut, zeroed, flipped,
-replaced by its older version and by another asset's, and the store starts with all that was
-acknowledged (docs/store.md, the table of files).
+"""Damage to any small file of a store costs no acknowledged message (docs/store.md).
 
-With NATSD_TORTURE each file is wounded alone; otherwise one of each stream at a time, and some of
-these only.
+Each small file is lost, cut, emptied, zeroed, flipped, replaced by its older version and by another
+asset's file; the store starts with everything that was acknowledged.
+
+With NATSD_TORTURE each file is damaged alone. Otherwise one file of each stream is damaged at a
+time, and only a selection of files.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ pytestmark = pytest.mark.torture
 
 SETTINGS: Final[dict[str, dict[str, Any]]] = {"plain": {}, "encrypted": {"key": "a key"}}
 ROUNDS: Final = 2
-"""Starts of each kind of wound, where each file is not wounded alone."""
+"""Starts of each kind of damage, if files are not damaged alone."""
 
 Change = Callable[[StoppedStore, Path], bytes | None]
-"""The wounded bytes of a file, by its path in the store; None: the file is gone."""
+"""A function from a file's path in the store to its damaged bytes; None: the file is removed."""
 
 
 def flipped(store: StoppedStore, name: Path) -> bytes:
@@ -46,7 +47,7 @@ def older(store: StoppedStore, name: Path) -> bytes | None:
 
 
 def anothers(store: StoppedStore, name: Path) -> bytes | None:
-    """The file of that name of the stream or consumer that comes next."""
+    """Return the file of the same name of the next stream or consumer."""
     same = sorted(path for path in store.root.rglob(name.name) if path.is_file())
     return same[(same.index(store.root / name) + 1) % len(same)].read_bytes()
 
@@ -67,13 +68,13 @@ WOUNDS: Final[dict[str, Change]] = {
 
 
 def small_files(root: Path) -> list[Path]:
-    """All but the blocks, which hold messages, and the lock."""
+    """Return all files except the blocks, which hold messages, and the lock."""
     found = [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
     return sorted(name for name in found if name.suffix not in (".blk", ".lock"))
 
 
 def groups(root: Path) -> Iterator[list[Path]]:
-    """Each alone; or the first file of each stream, then the second one, and so on."""
+    """Yield each file alone, or the first file of each stream, then the second, and so on."""
     names = small_files(root)
     if TORTURE > 1:
         yield from ([name] for name in names)
@@ -94,7 +95,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> StoppedStore:
 async def wounded(
     store: StoppedStore, root: Path, wound: str, names: list[Path]
 ) -> AsyncIterator[JetStream]:
-    """A server on a copy of the store with these files wounded."""
+    """Yield a server on a copy of the store in which these files are damaged."""
     store.copy_to(root)
     for name in names:
         data = WOUNDS[wound](store, name)
@@ -107,7 +108,10 @@ async def wounded(
 
 
 def must_be_told(store: StoppedStore, wound: str, name: Path) -> bool:
-    """A log's end may be torn; index.db is only quicker than the blocks."""
+    """Return whether the log must report the damage.
+
+    A log's end may be torn without a report, and index.db only speeds up the start.
+    """
     if name.name == "index.db" or (name.suffix == ".log" and wound not in ("missing", "another's")):
         return False
     return WOUNDS[wound](store, name) != (store.root / name).read_bytes()
@@ -138,7 +142,7 @@ async def test_no_small_file_takes_anything_with_it(
 
 
 async def test_every_kind_of_file_is_wounded(store: StoppedStore) -> None:
-    """A file that comes to be written some day is wounded too, or this test says that it is new."""
+    """Every kind of stored file is damaged here: a new kind must be added to this test."""
     kinds = {"0.log" if name.suffix == ".log" else name.name for name in small_files(store.root)}
     twins = {"meta.json", "duplicates.db", "schedules.db", "sources.db", "state.db"}
     if store.settings:
@@ -149,7 +153,7 @@ async def test_every_kind_of_file_is_wounded(store: StoppedStore) -> None:
 async def test_another_streams_index_costs_no_block(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With one block and one index.db that differ, the place that index.db tells decides."""
+    """If index.db and the only block disagree, the stream that index.db names decides."""
     store = await make_store(tmp_path)
     name = next(name for name in small_files(store.root) if name.match("LIMITS/msgs/index.db"))
     async with wounded(store, tmp_path / "wounded", "another's", [name]) as jetstream:

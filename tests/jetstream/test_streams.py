@@ -1,5 +1,4 @@
-"""Streams through the objects that the API calls: create, update, delete, purge, messages, info
-(reference §6.2, §6.4, §6.6)."""
+"""Streams through the objects that the API calls: create, update, delete, purge, messages, info."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ async def jetstream(tmp_path: Path) -> AsyncIterator[JetStream]:
 
 
 class refused:
-    """The block raises this error of the API."""
+    """A block that raises this error of the API."""
 
     def __init__(self, error_id: ErrorId, text: str = "") -> None:
         self.error_id, self.text = error_id, text
@@ -138,7 +137,7 @@ async def test_a_deleted_stream_is_gone(
     assert (await again.info()).state.messages == 0
 
 
-# Updates (§6.4, column U)
+# Updates (nats-server's `configUpdateCheck`)
 
 
 async def test_an_update_holds_at_once_and_takes_subjects_over(jetstream: JetStream) -> None:
@@ -365,7 +364,7 @@ async def test_a_first_sequence_is_begun_with(jetstream: JetStream) -> None:
     assert (await stream.info()).state.first_seq == 100
 
 
-# Age (§6.4 max_age)
+# Age (`max_age`)
 
 
 @STORAGES

@@ -1,4 +1,4 @@
-"""Times on the wire (reference §6.7, `Nats-Time-Stamp`)."""
+"""Times on the wire, as in the header `Nats-Time-Stamp` (ADR-31)."""
 
 from hypothesis import given
 from hypothesis import strategies as st

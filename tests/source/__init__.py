@@ -1,1 +1,1 @@
-"""The source is under test: layers, lengths, banned calls, open ends, what is packaged."""
+"""Tests of the source: layers, lengths, banned calls, open ends, and the contents of packages."""

@@ -1,4 +1,4 @@
-"""Reads Python and Cython source far enough to judge it.
+"""A reader of Python and Cython source for the tests of the source.
 
 Both languages share their strings, comments and indentation, so one reader serves `.py`, `.pyi`,
 `.pyx` and `.pxd`. It works on `code`: the text with comments and the inside of strings blanked out,
@@ -87,7 +87,7 @@ class Source:
 
     @cached_property
     def statements(self) -> list[Statement]:
-        """Logical lines: brackets, backslashes and long strings continue a line."""
+        """Return logical lines: brackets, backslashes and long strings continue a line."""
         found: list[Statement] = []
         pending, first, depth = "", 0, 0
         for number, line in enumerate(self.code, 1):
@@ -116,7 +116,7 @@ class Source:
         ]
 
     def block_length(self, header: int) -> int:
-        """Lines from that statement to the last one that is indented deeper."""
+        """Return the number of lines from that statement to the last deeper-indented one."""
         opening = last = self.statements[header]
         for statement in self.statements[header + 1 :]:
             if statement.indent <= opening.indent:
@@ -126,7 +126,7 @@ class Source:
 
 
 def blanked(match: re.Match[str]) -> str:
-    """A string keeps quotes and lines, continued by backslashes; a comment keeps nothing."""
+    """Return a string's quotes and newlines without its text; nothing for a comment."""
     text = match.group()
     if text.startswith("#"):
         return ""
@@ -147,7 +147,7 @@ def imported_modules(statement: str, package: str) -> Iterator[str]:
 
 
 def absolute(module: str, package: str) -> str:
-    """`.x` and `..x`, as seen from a file in `package`, as absolute names."""
+    """Return `.x` or `..x` in a file of `package` as an absolute name."""
     name = module.lstrip(".")
     level = len(module) - len(name)
     if level == 0:
@@ -157,7 +157,7 @@ def absolute(module: str, package: str) -> str:
 
 
 def function_name(statement: str) -> str | None:
-    """The name, if the statement opens the body of a function."""
+    """Return the function's name if the statement opens a function's body, else None."""
     match = FUNCTION.match(statement)
     if match is None or not statement.endswith(":"):
         return None
@@ -166,12 +166,12 @@ def function_name(statement: str) -> str | None:
 
 
 def source_of(text: str, path: str = "natsd/core/sample.pyx") -> Source:
-    """A made-up file, for the tests of the tests."""
+    """Return a made-up file, for the tests of this reader."""
     return Source(Path(path), text)
 
 
 def sources(*directories: str, suffixes: tuple[str, ...] = SUFFIXES) -> list[Source]:
-    """Every source file below those directories."""
+    """Return every source file below these directories."""
     return [
         Source(path.relative_to(ROOT), path.read_text(encoding="utf-8"))
         for directory in directories

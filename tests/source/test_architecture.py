@@ -1,4 +1,4 @@
-"""docs/architecture.md names files and functions that are there, and walks that the code takes."""
+"""The files and functions of docs/architecture.md exist, and each walk follows the calls."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ ROW = re.compile(r"^\| \d+(\*?) \| .* \| `(natsd/\S+)` `([\w.]+)` \|$")
 
 @dataclass(frozen=True)
 class Step:
-    """A row of a walk. `is_called`: by the function of the row before it."""
+    """A row of a walk; `is_called` tells that the function of the row before it calls it."""
 
     is_called: bool
     path: str
@@ -34,7 +34,7 @@ def walks() -> dict[str, list[Step]]:
 
 @cache
 def bodies(path: str, name: str) -> tuple[str, ...]:
-    """The texts of the functions of that name, `Class.method` or `function`."""
+    """Return the bodies of all functions with that name, `Class.method` or `function`."""
     lines = (ROOT / path).read_text().splitlines()
     *owner, function = name.split(".")
     inside, found = not owner, []

@@ -1,6 +1,6 @@
-"""Imports and cimports keep to the contracts of pyproject.toml, in compiled modules too.
+"""Imports and cimports obey the contracts of pyproject.toml, in compiled modules too.
 
-import-linter reads `.py` only: it sees neither what a `.pyx` imports nor who imports a `.pyx`.
+import-linter reads `.py` only: it sees neither the imports of a `.pyx` nor the importers of one.
 """
 
 import tomllib
@@ -44,7 +44,7 @@ def is_in(module: str, package: str) -> bool:
 
 
 def breaches(source: Source) -> list[str]:
-    """What this file imports against a contract."""
+    """Return this file's imports that break a contract."""
     own_room = room_of(source.module)
     found = []
     for imported in source.imports:

@@ -1,4 +1,4 @@
-"""What is at the top, what is compiled and how, what a wheel carries."""
+"""The top-level names, the compiled modules and their options, and the contents of a wheel."""
 
 import shutil
 import subprocess
@@ -74,7 +74,7 @@ def test_compiled_module_has_its_types(pyx: Path) -> None:
 def test_a_wheel_carries_types_and_declarations_but_no_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `build_py` would copy; the compiled modules come on top of it."""
+    """`build_py` copies these files; compiled modules are added to them."""
     monkeypatch.chdir(ROOT)
     distribution = Distribution({"script_name": "setup.py"})
     distribution.parse_config_files()
@@ -94,6 +94,6 @@ def test_a_wheel_carries_types_and_declarations_but_no_sources(
 
 
 def found_by_spark(path: PurePath) -> PurePath:
-    """Where a wheel has what stands in natsd/spark/discovery: at the top level."""
+    """Return a file's place in a wheel: natsd/spark/discovery is at the top level."""
     discovery = PurePath("natsd/spark/discovery")
     return path.relative_to(discovery) if path.is_relative_to(discovery) else path

@@ -1,4 +1,4 @@
-"""The reader that the other tests here trust."""
+"""The source reader that the other tests here use."""
 
 from tests.source.reading import Function, source_of
 

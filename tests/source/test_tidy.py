@@ -1,4 +1,4 @@
-"""House rules that no linter holds: lengths, banned calls, reasons, open ends."""
+"""House rules that no linter checks: lengths, banned calls, reasons and open ends."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tests.source.reading import Source, source_of, sources
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 800
 
-# The rim talks to a person, everything else logs; clocks and randomness are arguments, made there.
+# Only these talk to a person; all others log, and get clocks and randomness as arguments.
 RIM = ("natsd/cli/", "natsd/bench/", ".ci/")
 BANNED = {
     "print(": re.compile(r"(?<![\w.])print\("),
@@ -19,7 +19,7 @@ BANNED = {
 }
 BARE_EXCEPT = re.compile(r"^\s*except\s*:")
 
-# What is switched off on a line: "noqa: E501 - why", "type: ignore[misc]  # why".
+# Checks that a line switches off: "noqa: E501 - why", "type: ignore[misc]  # why".
 SWITCH = re.compile(
     r"#\s*(?:noqa|type:\s*ignore|no-cython-lint|mypy:|ruff:|cython-lint:|pragma:)[^#]*"
 )
@@ -66,7 +66,7 @@ def bare_excepts(source: Source) -> list[str]:
 
 
 def unexplained_switches(source: Source) -> list[str]:
-    """A rule switched off on a line says why: behind a dash, or in a second comment there."""
+    """Return lines that switch off a rule without a reason (behind a dash or a second `#`)."""
     return [
         f"{source.path}:{number} gives no reason: {text.strip()}"
         for number, text in source.comments
@@ -76,7 +76,7 @@ def unexplained_switches(source: Source) -> list[str]:
 
 
 def directives_for_a_whole_file(source: Source) -> list[str]:
-    """Checks are switched off on single functions: over a file, `t[-1]` once became a crash."""
+    """Return directives over a whole file; one of them once turned `t[-1]` into a crash."""
     return [
         f"{source.path}:{number} {text}"
         for number, text in source.comments

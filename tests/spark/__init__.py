@@ -1,1 +1,1 @@
-"""natsd.spark, with and without a Spark session."""
+"""Tests of natsd.spark, with and without a Spark session."""

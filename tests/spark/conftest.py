@@ -1,5 +1,7 @@
-"""The Spark session and the servers of these tests: both start once, in the one worker that runs
-`tests/spark` (see tests/scheduling.py)."""
+"""The Spark session and the servers of these tests.
+
+Both start once, in the one worker that runs `tests/spark` (see tests/scheduling.py).
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of natsd as pip installs it from a wheel."""
+    """Return a directory in which natsd is installed from a wheel, as by pip."""
     return install_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Iterator[SparkSession]:
-    """`format("jetstream")` is there unregistered: natsd comes from an installed wheel."""
+    """Yield a session; `format("jetstream")` needs no registration, as natsd is in a wheel."""
     with spark_session(tmp_path_factory.mktemp("spark"), site) as session:
         yield session
 
@@ -56,7 +58,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Iterator[Spar
 def run_job(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> RunJob:
-    """`run_job("report", "ORDERS", …)`: `natsd pipeline`, on the session of these tests."""
+    """Return a function that runs `natsd pipeline` on the session of these tests.
+
+    It is used as `run_job("report", "ORDERS", …)`.
+    """
     monkeypatch.setattr(pipeline, "make_session", lambda *_: spark)
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
 
@@ -70,7 +75,7 @@ def run_job(
 
 @pytest.fixture(scope="session")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStreamServer]:
-    """A natsd for all tests that are content with streams of names of their own."""
+    """Yield a natsd for all tests that only need their own streams."""
     server = JetStreamServer(tmp_path_factory.mktemp("natsd"))
     yield server
     server.stop()
@@ -78,7 +83,7 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStrea
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[StartServer]:
-    """`server = start_server(authorization={…})`: a natsd of the test's own."""
+    """Yield a function that starts a natsd for this test: `start_server(authorization={…})`."""
     started: list[JetStreamServer] = []
 
     def start(command: list[str] | None = None, **options: Any) -> JetStreamServer:
@@ -92,13 +97,13 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
 
 @pytest.fixture
 def go_server(start_server: StartServer) -> JetStreamServer:
-    """nats-server 2.11 or newer, where one is on PATH."""
+    """Return a nats-server 2.11 or newer; skip the test if none is on PATH."""
     return start_go(start_server, batched_gets=True)
 
 
 @pytest.fixture
 def old_go_server(start_server: StartServer) -> JetStreamServer:
-    """nats-server before 2.11, where one is on PATH."""
+    """Return a nats-server before 2.11; skip the test if none is on PATH."""
     return start_go(start_server, batched_gets=False)
 
 
@@ -117,7 +122,7 @@ def client(shared_server: JetStreamServer) -> Iterator[Client]:
 
 @pytest.fixture
 def names() -> Callable[[], str]:
-    """Names of streams that no other test has."""
+    """Return a function that returns stream names that no other test has."""
     return lambda: f"S{next(_numbers)}"
 
 

@@ -1,12 +1,12 @@
-"""A server that does what a test tells it: sans-JetStream, one answer function.
+"""A server that answers as a test says: one answer function, without JetStream.
 
 def answer(ask: Ask) -> bytes | None: ...
 
 with FakeServer(answer) as server: Client(options(server.url))
 
 Promise
-- Each PUB is handed to `answer`, in its order; what it returns is sent as it is. `frame_to` makes
-  messages for the one who asked. None closes the connection.
+- Each PUB is given to `answer`, in order, and the returned bytes are sent unchanged. `frame_to`
+  makes messages to the requester. None closes the connection.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INFO = {"server_id": "F", "version": "2.14.5", "headers": True, "max_payload": 1
 
 @dataclass
 class Ask:
-    """One request, of the connection number `connection`, counted from 1."""
+    """One request on connection number `connection`, counted from 1."""
 
     connection: int
     subject: str
@@ -48,7 +48,7 @@ class Ask:
         return b"MSG %b %d %d\r\n%b\r\n" % (self.reply.encode(), self.sid, len(data), data)
 
     def row(self, sequence: int, data: bytes = b"x", pending: int = 9) -> bytes:
-        """A message of a batched direct get."""
+        """Return the frame of one message of a batched direct get."""
         head = (
             f"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: s\r\nNats-Sequence: {sequence}\r\n"
             f"Nats-Time-Stamp: 2026-11-21T12:00:00Z\r\nNats-Num-Pending: {pending}\r\n"
@@ -92,7 +92,7 @@ class FakeServer:
         self._thread.join()
 
     def _accept(self) -> None:
-        """One connection after the other."""
+        """Accept connections, one after the other."""
         while True:
             try:
                 peer, _ = self._listener.accept()

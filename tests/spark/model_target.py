@@ -1,7 +1,8 @@
-"""A target in memory that forgets every message id at once, and crashes where it is told to.
+"""A target in memory that knows no message ids, and crashes where a test says.
 
-It stands where a Client does: frames of a task are parsed here in plain Python, stored in a list,
-and answered through the real FrameParser. What a crash leaves is what was stored, and the records.
+It takes the place of a Client: frames of a task are parsed here in plain Python, stored in a list,
+and answered through the real FrameParser. After a crash the stored messages and the records are
+left.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SECOND_NS = 1_000_000_000
 
 
 class Crash(BaseException):
-    """The process is gone: nobody releases anything."""
+    """The process is gone: nothing is released."""
 
 
 class Answer:
@@ -44,7 +45,7 @@ class Message:
 
 
 class ModelServer:
-    """What outlives every attempt. `removed` sequences were stored, and are gone."""
+    """The state that survives all attempts. `removed` sequences were stored and then removed."""
 
     def __init__(self) -> None:
         self.stored: list[Message] = []
@@ -75,11 +76,11 @@ class ModelServer:
 
 
 class ModelClient:
-    """One connection after the other of one attempt.
+    """The consecutive connections of one attempt.
 
-    `fate(n)` is asked for each message n of this attempt that arrives: "store", "refuse" (429),
-    "cut" (stored, and the connection is lost without an answer), "drop" (the same, not stored),
-    "crash" (stored; then the process dies).
+    `fate(n)` is called for each message n of this attempt that arrives: "store", "refuse" (429),
+    "cut" (stored, and the connection is lost without an answer), "drop" (not stored, and the
+    connection is lost), "crash" (stored; then the process dies).
     """
 
     max_payload = 1 << 20
@@ -94,7 +95,7 @@ class ModelClient:
         self.inboxes = 0
         self.parser = FrameParser()
 
-    # As a Client
+    # The interface of a Client
 
     def reconnect(self) -> None:
         self._live()
@@ -156,7 +157,7 @@ class ModelClient:
         time = f"1970-01-01T00:{at // 60:02}:{at % 60:02}Z"
         return {"message": {"seq": held[1], "data": data, "time": time}}
 
-    # What happens to a message
+    # The fate of a message
 
     def _live(self) -> None:
         if self.is_dead:

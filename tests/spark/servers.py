@@ -1,4 +1,4 @@
-"""Servers with JetStream in processes of their own: natsd, and nats-server where it is on PATH."""
+"""Servers with JetStream in their own processes: natsd, and nats-server if it is on PATH."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GO_WITH_BATCHED_GETS: Final = (2, 11)
 
 
 class JetStreamServer:
-    """`server = JetStreamServer(tmp_path)`: started; `kill()`, `start()` again on the same port."""
+    """A started server; after `kill()`, `start()` starts it again on the same port."""
 
     def __init__(self, directory: Path, command: list[str] | None = None, **options: Any) -> None:
         self.store_dir = directory / "store"
@@ -42,7 +42,7 @@ class JetStreamServer:
         self.process.stop()
 
     def kill(self) -> None:
-        """As `kill -9` does."""
+        """Kill the process with SIGKILL."""
         self.process.process.kill()
         self.process.stop()
 
@@ -56,7 +56,7 @@ class JetStreamServer:
 
 
 def go_servers() -> list[str]:
-    """Paths of every nats-server on PATH, in its order."""
+    """Return the paths of all nats-server binaries on PATH, in its order."""
     directories = dict.fromkeys(os.environ.get("PATH", "").split(os.pathsep))
     found = [shutil.which("nats-server", path=directory) for directory in directories]
     return [path for path in found if path is not None]
@@ -69,7 +69,10 @@ def version_of(go_server: str) -> tuple[int, ...]:
 
 
 def find_go_server(*, batched_gets: bool = True) -> str | None:
-    """The first one on PATH that has, or has not, the batched direct get (2.11 and newer)."""
+    """Return the first nats-server with (or without) batched direct get, which 2.11 added.
+
+    None: there is none.
+    """
     for path in go_servers():
         if (version_of(path) >= GO_WITH_BATCHED_GETS) == batched_gets:
             return path

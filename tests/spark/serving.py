@@ -1,4 +1,4 @@
-"""Servers of these tests: natsd in a thread, and the Go server where one is on PATH."""
+"""Servers of these tests: natsd in a thread, and the Go server if it is on PATH."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PUBLISHED_AT_ONCE = 2000
 
 @contextlib.contextmanager
 def natsd_server(directory: Path, **settings: Any) -> Iterator[str]:
-    """Its URL."""
+    """Yield the URL of a natsd."""
     jetstream = {"enabled": True, "store_dir": directory}
     settings = {"host": "127.0.0.1", "port": -1, "jetstream": jetstream, **settings}
     with Server(thread=True, **settings) as server:
@@ -30,13 +30,13 @@ def natsd_server(directory: Path, **settings: Any) -> Iterator[str]:
 
 
 def go_server() -> str | None:
-    """Where it is."""
+    """Return the path of the Go server; None: there is none."""
     return shutil.which("nats-server")
 
 
 @contextlib.contextmanager
 def go_serving(directory: Path, more: str = "") -> Iterator[str]:
-    """The URL of a Go server with JetStream; `more` is configuration."""
+    """Yield the URL of a Go server with JetStream; `more` is configuration."""
     program = go_server()
     assert program is not None
     directory.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def go_serving(directory: Path, more: str = "") -> Iterator[str]:
 
 
 def port_of(ports: Path) -> str:
-    """As the Go server writes it down."""
+    """Return the port from the Go server's ports file."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         for file in ports.glob("*.ports"):
@@ -67,7 +67,7 @@ def port_of(ports: Path) -> str:
 
 
 def version_of(program: str) -> tuple[int, int]:
-    """Of a Go server."""
+    """Return the version of a Go server."""
     text = subprocess.run([program, "-v"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"v(\d+)\.(\d+)", text)
     assert found
@@ -75,20 +75,20 @@ def version_of(program: str) -> tuple[int, int]:
 
 
 def options(*urls: str, **settings: Any) -> ConnectOptions:
-    """Quick to give up."""
+    """Return options with short timeouts."""
     return ConnectOptions(
         servers=urls, **{"retries": 2, "retry_interval_s": 0.02, "request_timeout_s": 5, **settings}
     )
 
 
 def create(client: Client, name: str, *subjects: str, **settings: Any) -> None:
-    """A stream that answers direct gets, if nothing else is said."""
+    """Create a stream that answers direct gets, unless settings say otherwise."""
     config = {"name": name, "subjects": list(subjects), "allow_direct": True, **settings}
     client.api(f"STREAM.CREATE.{name}", config)
 
 
 def publish(client: Client, messages: list[tuple[str, bytes, bytes]]) -> None:
-    """Subject, headers and data of each, in their order; all are stored afterwards."""
+    """Publish messages of (subject, headers, data) in order; all are stored on return."""
     for begin in range(0, len(messages), PUBLISHED_AT_ONCE):
         part = messages[begin : begin + PUBLISHED_AT_ONCE]
         answers = client.subscribe(client.new_inbox())

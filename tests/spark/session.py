@@ -1,8 +1,8 @@
 """One SparkSession for a test run, whose Python processes import natsd from the wheel.
 
-Spark does not find data sources in editable installs, and a user has a wheel. So one is packed of
-what is compiled already, installed into a directory, and that directory is what Spark's own Python
-processes have on their path: not the sources, from which these tests run.
+Spark does not find data sources in editable installs, and users have a wheel. So a wheel is built
+of the compiled modules, installed into a directory, and only that directory is on the path of
+Spark's own Python processes. The tests themselves run from the sources.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.driver.memory": "512m",
-    # Deep recursion: Spark looks for an interruption in Python's error texts with a regex.
+    # Deep recursion: Spark searches Python's error texts for an interruption with a regex.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss8m -XX:TieredStopAtLevel=1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -41,7 +41,7 @@ SETTINGS: Final = {
 
 
 def install_wheel(directory: Path) -> Path:
-    """A directory that holds natsd and pyspark_natsd as pip installs them."""
+    """Install natsd and pyspark_natsd from a wheel and return the directory."""
     wheels, site = directory / "wheel", directory / "site"
     compiled = Path(natsd.__file__).parent.parent
     packing = [sys.executable, str(ROOT / ".ci" / "build.py"), "packed", str(wheels)]
@@ -65,10 +65,10 @@ def spark_session(directory: Path, site: Path) -> Iterator[SparkSession]:
 
 
 def start(directory: Path, site: Path) -> SparkSession:
-    """The JVM keeps the environment of its start, and gives it to Spark's Python processes."""
+    """Start a session; the JVM passes the environment of its start to Spark's Python processes."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", str(site))
-        environment.setenv("PYTHONSAFEPATH", "1")  # they start in this directory: it is no wheel
+        environment.setenv("PYTHONSAFEPATH", "1")  # they start in this directory, which is no wheel
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         environment.setenv("SPARK_LOCAL_DIRS", str(directory / "local"))

@@ -96,7 +96,7 @@ class Stored:
         return self._runner.run(awaited())
 
     def beside(self, stream: str) -> FileStore:
-        """Another stream's store in the same volume."""
+        """Open another stream's store in the same volume."""
         path = AccountFiles(self.root / ACCOUNT).stream(stream) / "msgs"
         return self.run(FileStore.open(self.volume, path, Limits(), os.urandom))
 
@@ -109,7 +109,7 @@ class Stored:
         return self.run(appended())
 
     def publish(self, count: int, *, data: bytes = b"x" * 40, subjects: int = 7) -> None:
-        """Messages `s.<n>` of a second each, synced."""
+        """Append `count` messages `s.<n>`, one second apart, and sync them."""
         first = self.store.state().last_sequence + 1
         for number in range(first, first + count):
             self.append(f"s.{number % subjects}", b"%d " % number + data, None, number * 10**9)
@@ -119,19 +119,19 @@ class Stored:
         return self.run(everything(self.store))
 
     def close(self) -> None:
-        """Cleanly."""
+        """Close the store and the volume in order."""
         self.run(self.store.close())
         self.run(self.volume.close())
         self._runner.close()
 
     def crashed_copy(self, root: Path) -> Path:
-        """What a crash at this moment leaves, once all was synced."""
+        """Return a copy of the files as a crash would leave them after a sync."""
 
         async def copied() -> None:
             shutil.copytree(self.root, root)
 
         self.run(self.store.synced())
-        self.run(self.store._care.in_turn(copied))  # in no step of a compaction
+        self.run(self.store._care.in_turn(copied))  # not in the middle of a compaction
         return root
 
 
@@ -151,7 +151,7 @@ def key_file(path: Path, key: bytes) -> StoreKeys:
 
 
 def row_of(message: StoredMessage, stream: str = "ORDERS") -> Row:
-    """As `rows` gives it; headers as the map they are, or None."""
+    """Return a message as `rows` returns it; headers are a dictionary or None."""
     headers: dict[str, list[str]] = {}
     for line in (message.headers or b"").split(b"\r\n")[1:]:
         key, colon, value = line.partition(b":")
@@ -184,7 +184,7 @@ def rows(
     batch_rows: int = 10_000,
     **changes: Any,
 ) -> list[Row]:
-    """What the tasks of a read give, one after the other."""
+    """Return the rows of all tasks of a read, one task after the other."""
     asked = replace(request or plan.request(), **changes)
     ranges = plan.ranges(asked, min_partitions=partitions, max_rows=max_rows)
     return [row for each in ranges for row in rows_of(read_store(each, READ, batch_rows))]

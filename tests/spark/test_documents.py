@@ -1,7 +1,7 @@
-"""docs/spark.md and docs/spark_example.py: the examples do what they say, the tables are whole.
+"""docs/spark.md and docs/spark_example.py: the examples work, and the tables are complete.
 
-The page's examples belong together, as a reader pastes them: its blocks are run in their order, in
-one namespace, against a server of their own, each section by a test of its own.
+The page's examples build on one another, as a reader pastes them: its blocks run in order, in one
+namespace, against their own server, and each section is a test.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ SHUFFLE: Final = "spark.sql.shuffle.partitions"
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language, and what it holds."""
+    """One fenced block: its language and its text."""
 
     language: str
     text: str
 
 
 def sections() -> dict[str, list[Block]]:
-    """Blocks by heading, in the page's order; only of sections that have some."""
+    """Return the blocks of each heading that has some, in the page's order."""
     found: dict[str, list[Block]] = {}
     heading = ""
     for part in re.split(r"^(#+ .*)$", PAGE, flags=re.MULTILINE):
@@ -72,7 +72,7 @@ def test_every_block_is_of_a_kind_that_is_run() -> None:
 
 
 class Reader:
-    """Somebody who pastes the page's blocks, one after the other."""
+    """A reader who pastes the page's blocks, one after the other."""
 
     def __init__(self, directory: Path, spark: SparkSession, server: JetStreamServer) -> None:
         self.directory = directory
@@ -83,7 +83,7 @@ class Reader:
         self.exit_code = 0
 
     def read_to(self, heading: str) -> None:
-        """All sections up to that one which were not read before."""
+        """Run all sections up to that heading that have not run yet."""
         while heading in self.left:
             blocks = self.left.pop(next(iter(self.left)))
             for block, following in zip(blocks, [*blocks[1:], Block("", "")], strict=True):
@@ -103,7 +103,7 @@ class Reader:
             Path(text.split("\n")[0].removeprefix("-- ")).write_text(text)
 
     def type(self, command: str, shown: str) -> None:
-        """What a shell would do."""
+        """Run a command as a shell would, and compare its output with the page."""
         out = io.StringIO()
         if command.startswith("kill -9"):
             self.server.kill()
@@ -119,11 +119,11 @@ class Reader:
         assert self.as_printed(out.getvalue()) == self.as_printed(shown)
 
     def here(self, text: str) -> str:
-        """With this test's server and directory."""
+        """Return the text with this test's server and directory."""
         return text.replace(SERVER, self.server.url).replace("/tmp/", f"{self.directory}/")
 
     def as_printed(self, text: str) -> str:
-        """Without what differs from run to run: directory, seconds, rates, sizes of files."""
+        """Return the text without varying parts: directory, seconds, rates, sizes of files."""
         text = text.replace(str(self.directory), "/tmp")
         text = re.sub(r"\([\d,]+/s\)", "(N/s)", re.sub(r"\d+\.\d s\b", "N s", text))
         return re.sub(r"(files, )[\d.]+ \w+", r"\1N", text).strip()
@@ -144,7 +144,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
 
 
 def share(spark: SparkSession, patch: pytest.MonkeyPatch) -> None:
-    """Programs and commands that make a session get this one."""
+    """Let programs and commands that make a session get this one."""
     for where in (natsd.spark.session, pipeline):
         patch.setattr(where, "make_session", lambda *_, **__: Kept(spark), raising=False)
 
@@ -159,12 +159,12 @@ class Kept:
         return getattr(self._spark, name)
 
     def stop(self) -> None:
-        """The next test needs it."""
+        """Do nothing: the next test needs the session."""
 
 
 @contextlib.contextmanager
 def settings_kept(spark: SparkSession) -> Iterator[None]:
-    """What the page sets, and `make_session`, is as it was before."""
+    """Restore the settings that the page and `make_session` change."""
     names = [*(name for name in DEFAULTS if name.startswith("spark.sql.")), SHUFFLE]
     before = {name: spark.conf.get(name, None) for name in names}
     try:
@@ -178,7 +178,7 @@ def settings_kept(spark: SparkSession) -> Iterator[None]:
 @pytest.mark.parametrize("heading", SECTIONS)
 def test_the_examples_of_a_section(reader: Reader, heading: str) -> None:
     if reader.server.process.process.poll() is not None:
-        reader.server.start()  # as the page says behind the audit
+        reader.server.start()  # as the page says after the audit
     reader.read_to(heading)
 
 
@@ -186,7 +186,7 @@ def test_the_examples_of_a_section(reader: Reader, heading: str) -> None:
 
 
 def rows_of(title: str) -> dict[str, list[str]]:
-    """Of the first table behind that text: its cells by the names in its first column."""
+    """Return the first table after that text: its cells by the names in the first column."""
     lines = iter(PAGE[PAGE.index(title) :].splitlines())
     table = []
     for line in lines:

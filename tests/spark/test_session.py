@@ -1,4 +1,4 @@
-"""What the tests of Spark stand on: the wheel is what Spark's Python processes import."""
+"""Spark's Python processes import natsd from the wheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How offsets of a streaming read go on, without Spark: made-up streams, a made-up clock."""
+"""The offsets of a streaming read, without Spark, with fake streams and a fake clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TASKS = Tasks(ConnectOptions(), ("seq",), 1000, 1 << 20)
 
 
 class FakeStreams:
-    """What a server would say."""
+    """The answers of a server."""
 
     def __init__(self, choice: Choice) -> None:
         self.choice = choice

@@ -1,4 +1,4 @@
-"""What two sets of patterns have in common, against subjects that match both."""
+"""The intersection of two sets of patterns, against subjects that match both."""
 
 from __future__ import annotations
 

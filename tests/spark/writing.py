@@ -1,4 +1,4 @@
-"""What tests of writes share: batches of rows, tasks, and what a stream holds."""
+"""Shared parts of the tests of writes: batches of rows, tasks, and a stream's contents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BY_ID = WrittenColumns(subject=0, data=1, headers=2, id=3)
 
 
 def batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Of (subject, data[, headers[, id]])."""
+    """Return a batch of rows (subject, data[, headers[, id]])."""
     names = ["subject", "data", "headers", "id"]
     kinds = [pa.string(), pa.binary(), HEADERS, pa.string()]
     width = max(3, *(len(row) for row in rows)) if rows else 3
@@ -49,12 +49,12 @@ def task(
 
 
 def writing(connect: ConnectOptions, **settings: Any) -> WriteOptions:
-    """Leases are short: who waits for one waits not long."""
+    """Return options with short leases, so that waits for a lease are short."""
     return WriteOptions(connect, **{"lease_s": 0.5, "ack_timeout_s": 5.0, **settings})
 
 
 def stored(client: Client, stream: str) -> list[tuple[str, bytes]]:
-    """Subject and data of each message, in the stream's order."""
+    """Return subject and data of each message, in the stream's order."""
     last = client.api(f"STREAM.INFO.{stream}")["state"]["last_seq"]
     request = RangeRequest(stream, 1, last)
     found: list[tuple[str, bytes]] = []

@@ -1,1 +1,1 @@
-"""Tests of the JetStream rows of the benchmark."""
+"""Tests of the benchmark's JetStream rows."""

@@ -1,4 +1,4 @@
-"""The compiled load generator counts only what is right, however the stream is cut."""
+"""The compiled load generator counts only correct frames, wherever the stream is cut."""
 
 import socket
 import threading
@@ -15,7 +15,7 @@ from natsd.bench.wire import LoadError, set_receive_timeout
 
 @dataclass
 class Pipe:
-    """A socket to read, and the other end of it."""
+    """A socket to read from, and its other end."""
 
     ours: socket.socket
     theirs: socket.socket
@@ -151,7 +151,7 @@ def test_deliveries_are_counted_and_acknowledged(ends: Pipe) -> None:
 
 
 def test_flow_control_is_answered_and_heartbeats_are_not(ends: Pipe) -> None:
-    """§6.9: a request has a reply subject; a heartbeat names one when the consumer is stalled."""
+    """A flow control request has a reply subject; a stalled consumer's heartbeat names one."""
     deliveries = Deliveries(ends.ours.fileno(), acknowledges=False)
     ends.theirs.sendall(
         status(b"100 FlowControl Request", b"$JS.FC.S.C.1")
@@ -193,7 +193,7 @@ def test_a_wrong_delivery_ends_the_run(ends: Pipe, wrong: str) -> None:
 
 
 def test_a_frame_larger_than_the_buffer(ends: Pipe) -> None:
-    """The buffer grows; sends go through a thread, since nobody could hold so much."""
+    """The buffer grows; a thread sends, because the socket cannot buffer the frame."""
     deliveries = Deliveries(ends.ours.fileno(), acknowledges=False)
     body = b"x" * (3 << 20)
     reply = b"$JS.ACK.S.C.1.1.1.1700000000000000000.0"

@@ -1,4 +1,4 @@
-"""Small loads of every JetStream row against natsd itself: nothing lost, nothing wrong."""
+"""Small loads of every JetStream row against natsd itself: nothing is lost or wrong."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +45,7 @@ def server() -> Iterator[JetStreamServer]:
     ids=str,
 )
 def test_nothing_is_lost(server: JetStreamServer, scenario: JetStreamScenario) -> None:
-    for _ in range(2):  # the second run finds what the first one made
+    for _ in range(2):  # the second run finds the first one's streams
         measurement = run_once(scenario, server, TOKENS + 1)
         assert (measurement.missing, measurement.problem) == (0, "")
         assert min(measurement.values.values()) > 0

@@ -1,4 +1,4 @@
-"""The rows and goals are those that were agreed, and who is measured in them."""
+"""The JetStream rows have the agreed loads and goals, and the right servers."""
 
 import json
 import sys
@@ -65,7 +65,7 @@ def test_natsd_is_told_when_to_sync(sync: Sync, settings: dict[str, str], tmp_pa
     ("sync", "text"),
     [
         (Sync.DEFAULT, 'jetstream {{ store_dir: "{place}" }}\n'),
-        (Sync.INTERVAL, 'jetstream {{ store_dir: "{place}" }}\n'),  # is its default
+        (Sync.INTERVAL, 'jetstream {{ store_dir: "{place}" }}\n'),  # the default
         (Sync.ALWAYS, 'jetstream {{ store_dir: "{place}", sync_interval: "always" }}\n'),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_program_that_is_not_there() -> None:
 
 
 def test_a_program_that_knows_no_such_setting_is_void_there() -> None:
-    """Like nats-server before 2.10: `-t` refuses the configuration."""
+    """The server refuses the configuration with `-t`, like nats-server before 2.10."""
     with JetStreamArm("old", "/bin/false", Sync.ALWAYS).running() as server:
         assert server.unsupported == "it has no sync_interval: always"
     [always] = [row for row in all_rows(QUICK) if row.key == "js-always"]

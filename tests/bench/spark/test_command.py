@@ -1,4 +1,4 @@
-"""`natsd bench --spark`: what is missing is one line; mistakes are, too."""
+"""`natsd bench --spark` reports missing parts and errors in one line."""
 
 import importlib.util
 from importlib.machinery import ModuleSpec

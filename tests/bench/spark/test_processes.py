@@ -1,4 +1,4 @@
-"""What /proc tells of processes below this one."""
+"""The data of /proc about processes below this one."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The rows and goals are those that were agreed, and a row comes with what it is compared with."""
+"""The rows and goals are the agreed ones; a row comes with the row of its comparison."""
 
 import pytest
 

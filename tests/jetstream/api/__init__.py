@@ -1,1 +1,1 @@
-"""Tests of the API: requests in, answers out."""
+"""Tests of the JetStream API: requests and answers."""

@@ -1,9 +1,9 @@
-"""Bodies of requests with one field at its extremes: `bodies_of(Model)`, for every field there is.
+"""Request bodies with one field at an extreme value: `bodies_of(Model)` does this for every field.
 
-    path        of field names, as deep as the model goes: ("config", "backoff", 0)
-    value       what no author means: the ends of the Go types, wrong types, odd texts
+    path        field names, as deep as the model goes: ("config", "backoff", 0)
+    value       an extreme: the limits of the Go types, wrong types, odd texts
 
-A model's fields are found in the model itself, so that a field that comes later is tried too.
+The fields are found in the model itself, so that a field that is added later is tried too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.store.crash import TORTURE
 Path = tuple[str | int, ...]
 
 SHARES = 4
-"""One text in so many is tried with a field, unless there is more time."""
+"""Each field is tried with one in SHARES texts; with NATSD_TORTURE above 1, with all."""
 
 NUMBERS = (
     *(0, 1, -1, 5, 99, 10**8, 10**9),
@@ -59,14 +59,14 @@ OTHERS = (None, True, False, [], {}, [None], [[]], [{}], {"": None}, {"a": "b"},
 
 
 def bodies_of(model: type[Model], base: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The base with each field of the model at each extreme."""
+    """Yield the path of each field of the model, and `base` with that field at each extreme."""
     for number, (path, kind) in enumerate(fields_of(model)):
         for value in values_of(kind, number):
             yield path, with_value(base, path, value)
 
 
 def fields_of(model: type[Model]) -> Iterator[tuple[Path, Any]]:
-    """Every field, and those of what stands in it."""
+    """Yield the path and the type of every field, including the fields of nested models."""
     for name, field in model.model_fields.items():
         for path, kind in _within(field.annotation):
             yield (name, *path), kind
@@ -90,8 +90,10 @@ def _models(kind: Any) -> list[type[Model]]:
 
 
 def values_of(kind: Any, number: int = 0) -> Iterator[Any]:
-    """Its words, if it has any, and the extremes that are of its type; some that are not. Texts are
-    many: each field, by its number, has others of them, and all where there is time."""
+    """Yield extremes for a field of this type: its enum values, values of its type, wrong types.
+
+    There are many texts, so `number`, the field's number, chooses a share of them.
+    """
     if isinstance(kind, type) and issubclass(kind, GoEnum):
         yield from (each.value for each in kind)
     is_number = kind is int or int in get_args(kind)
@@ -102,7 +104,7 @@ def values_of(kind: Any, number: int = 0) -> Iterator[Any]:
 
 
 def with_value(base: Any, path: Path, value: Any) -> Any:
-    """The base with the value there; what is missing on the way is made."""
+    """Return `base` with the value at `path`; missing objects on the way are made."""
     if not path:
         return value
     step, *rest = path

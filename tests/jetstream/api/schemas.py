@@ -1,7 +1,7 @@
-"""The JSON schemas that NATS publishes; they stand beside the repository, if they are there at all.
+"""The JSON schemas that NATS publishes, if they are stored beside the repository.
 
-An answer that is an error is held to the envelope only: its schema says that it is either an error
-or what was asked for, and nearly every JSON object is the latter by the letter.
+Of an error answer only the envelope is checked: its schema allows either an error or the requested
+result, and nearly every JSON object matches the latter.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ needs_schemas = pytest.mark.skipif(not SCHEMAS.exists(), reason="the schemas are
 
 @functools.cache
 def schema_of(kind: str) -> dict[str, Any]:
-    """Of a type such as `io.nats.jetstream.api.v1.stream_create_response`."""
+    """Return the schema of a type such as `io.nats.jetstream.api.v1.stream_create_response`."""
     *path, name = kind.removeprefix("io.nats.").split(".")
     schema: dict[str, Any] = json.loads(SCHEMAS.joinpath(*path, f"{name}.json").read_text())
     return schema
 
 
 def check(answer: dict[str, Any]) -> None:
-    """Raises jsonschema.ValidationError; what has no schema is not asked about."""
+    """Raise jsonschema.ValidationError if the answer breaks its schema; types without one pass."""
     if not SCHEMAS.exists() or answer["type"].endswith(".system_response"):
         return
     schema = schema_of(answer["type"])

@@ -1,7 +1,7 @@
-"""Every field of every request at its extremes, then a restart: what was answered stands, and what
-was refused left nothing that a start would trip over (§6.1, §6.2).
+"""Every field of every request at its extremes, then a restart.
 
-What a request made stays, under a name of its own, so that one restart speaks for all of them.
+Answered requests hold after the restart, and refused ones leave nothing that disturbs a start. Each
+request that succeeds creates an asset with its own name, so that one restart checks all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNBOUNDED = {"max_file_store": 2**63 - 1, "max_memory_store": 2**63 - 1}
 NAMED_OTHERWISE = frozenset(" .*>\r\n\x00\x7f")
 GONE_SOON_NS = 10**12
 FEW = 16
-"""Of what takes long, one in so many is tried."""
+"""Of tests that take long, one in so many cases runs."""
 CONSUMERS: dict[str, Json] = {
     "pull": {"ack_policy": "explicit"},
     "push": {"deliver_subject": "d", "idle_heartbeat": 10**9},
@@ -49,7 +49,7 @@ CONSUMERS: dict[str, Json] = {
 
 
 class Requester:
-    """Asks, and fails where an answer is `internal error` or something failed behind it."""
+    """A client that fails on an `internal error` and on failures behind an answer."""
 
     def __init__(self, jetstream: JetStream) -> None:
         self.jetstream = jetstream
@@ -70,7 +70,7 @@ class Requester:
         return "error" not in await self(subject, body)
 
     async def assets(self) -> dict[str, Json]:
-        """All that a restart brings back, as it is configured."""
+        """Return the configurations of all assets that a restart must bring back."""
         account = account_of(self.jetstream)
         assert not account.offline
         found: dict[str, Json] = {}
@@ -88,7 +88,7 @@ class Requester:
 
 @asynccontextmanager
 async def then_restarted(directory: Path) -> AsyncIterator[Requester]:
-    """At the end a server that starts on the same files has all that this one had."""
+    """Yield a requester; at the end, check that a restarted server has all of its assets."""
     async with serving(directory, **UNBOUNDED) as jetstream:
         request = Requester(jetstream)
         yield request
@@ -102,7 +102,7 @@ def plain_stream(name: str) -> Json:
 
 
 def name_in(value: object, otherwise: str) -> str:
-    """What a body calls its asset, if a subject can say that."""
+    """Return the body's name of its asset if a subject can carry it, else `otherwise`."""
     is_token = isinstance(value, str) and value.isascii() and NAMED_OTHERWISE.isdisjoint(value)
     return str(value) if is_token and value and len(str(value)) < 1000 else otherwise
 
@@ -140,7 +140,7 @@ async def update_each(directory: Path, bodies: Iterator[tuple[Any, Json]]) -> No
 
 @pytest.mark.parametrize("kind", CONSUMERS)
 async def test_consumers(tmp_path: Path, kind: str) -> None:
-    """Created, and those that are there already updated."""
+    """Consumers are created, and existing ones are updated."""
     base = {"stream_name": "S", "config": CONSUMERS[kind]}
     async with then_restarted(tmp_path) as request:
         await request("STREAM.CREATE.S", plain_stream("S"))
@@ -175,7 +175,7 @@ def other_routes() -> list[Route]:
 
 @pytest.mark.parametrize("route", other_routes(), ids=lambda route: route.subject)
 async def test_everything_else(tmp_path: Path, route: Route) -> None:
-    """Of a stream and a consumer that are there; a restore is of a stream that is not."""
+    """Requests about an existing stream and consumer; a restore is of a stream that is missing."""
     is_restore = route.subject.startswith("STREAM.RESTORE")
     tokens = iter(("N" if is_restore else "S", "C"))
     subject = ".".join(next(tokens) if t in "*>" else t for t in route.subject.split("."))
@@ -199,7 +199,7 @@ async def test_everything_else(tmp_path: Path, route: Route) -> None:
 async def test_what_streams_and_consumers_serve(
     tmp_path: Path, subject: str, model: type[Model]
 ) -> None:
-    """Nothing fails behind a direct get or a pull request, and later ones are answered."""
+    """No direct get or pull request makes the server fail, and later requests are answered."""
     async with then_restarted(tmp_path) as request:
         await request("STREAM.CREATE.S", plain_stream("S"))
         await publish(request.jetstream, "S.a", b"payload")
@@ -218,7 +218,7 @@ async def test_what_streams_and_consumers_serve(
 
 @pytest.mark.torture
 async def test_several_fields_at_once(tmp_path: Path) -> None:
-    """Some fields of a stream and of a consumer, chosen by a seed, each at an extreme."""
+    """Some fields of a stream and of a consumer, chosen by a seed, each have an extreme value."""
     async with then_restarted(tmp_path) as request:
         for seed in range(100 * TORTURE):
             name, chance = f"S{seed}", random.Random(seed)

@@ -1,7 +1,7 @@
-"""What a request costs grows with its size, not with its square, and holds nobody else up (§6.1).
+"""The cost of a request grows with its size, not with the square, and it delays no other request.
 
-Work is counted, not timed: CPU seconds of this process at one size and at four times that, with
-room for a busy machine; memory by tracemalloc; a bystander by the turns that the loop takes.
+CPU time of this process is compared at one size and at four times that size, with room for a busy
+machine. Memory is measured by tracemalloc, and the delay of others by the turns of the loop.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ Request = tuple[str, Any]
 
 GROWTH = 4
 FACTOR = 10
-"""Of the cost, for GROWTH times the size: 16 would be a square."""
+"""Limit of the growth in cost at GROWTH times the size; quadratic growth would be 16."""
 SMALL_CPU_S = 0.05
-"""What is below that at the larger size is not compared: the clock's grain would decide."""
+"""Smaller costs are not compared, because the clock's resolution would decide."""
 MEMORY_FACTOR = 60
 MEMORY_BYTES = 4 << 20
 LONG_BYTES = 40_000 if TORTURE > 1 else 10_000
 ALIKE = ("STREAM.UPDATE.*", "STREAM.RESTORE.*", "CONSUMER.CREATE.*", "CONSUMER.DURABLE.CREATE.*.*")
-"""Of their fields, which others have too, one in four is tried."""
+"""Requests whose fields also belong to others: one in four of their fields is tried."""
 SMALL_TURN_S = 0.03
 ATTEMPTS = 3
 LONG_CPU_S = 2.0
 TURN_S_MAX = 0.5
-"""A turn of the loop on a machine that does much else; a request that held it took seconds."""
+"""Limit of a turn of the loop on a busy machine; a request that held the loop took seconds."""
 
 
 @pytest.fixture(autouse=True)
 def no_collections() -> Iterator[None]:
-    """What other tests left in this process makes each collection of garbage take long."""
+    """Disable garbage collection: objects of other tests make each collection long."""
     gc.disable()
     yield
     gc.enable()
@@ -158,7 +158,7 @@ def names(count: int, pattern: str) -> list[str]:
 
 
 class Bystander:
-    """Counts the loop's turns, and the CPU time of the longest one."""
+    """A counter of the loop's turns, which also measures the CPU time of the longest turn."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -178,7 +178,7 @@ class Bystander:
 
 @pytest.mark.parametrize("kind", LARGE)
 async def test_cost_grows_with_the_size(jetstream: JetStream, kind: str) -> None:
-    """Four times as much costs less than a square would, and no turn of the loop is long."""
+    """At four times the size the cost is less than quadratic, and no turn of the loop is long."""
     size, make = LARGE[kind]
     cpu_s = []
     for count in (size, size * GROWTH):
@@ -211,7 +211,7 @@ async def test_memory_is_bounded_by_the_size(jetstream: JetStream, kind: str) ->
 
 
 async def consumer_of_many_filters(jetstream: JetStream, size: int) -> None:
-    """One that is made, changed, reset, asked for and deleted."""
+    """Create a consumer with many filters, then change, reset, query and delete it."""
     for pattern in ("s.a%d.*", "s.b%d.*"):
         for more in ({}, {"deliver_policy": "last_per_subject"}):
             subject, body = consumer("F", filter_subjects=names(size, pattern), **more)
@@ -223,7 +223,7 @@ async def consumer_of_many_filters(jetstream: JetStream, size: int) -> None:
 
 
 async def stream_of_many_sources(jetstream: JetStream, size: int) -> None:
-    """One whose origins are not there; then of other sources; then it is deleted."""
+    """Create a stream with sources that do not exist, then change its sources and delete it."""
     for prefix in ("X", "Y"):
         sources = [{"name": f"{prefix}{number}"} for number in range(size // 20)]
         verb = "CREATE" if prefix == "X" else "UPDATE"
@@ -239,7 +239,7 @@ async def stream_of_many_sources(jetstream: JetStream, size: int) -> None:
 async def test_turns_do_not_grow_with_the_size(
     jetstream: JetStream, work: Callable[[JetStream, int], Awaitable[None]]
 ) -> None:
-    """What is long goes in steps: eight times as much takes more turns, not longer ones."""
+    """Long work runs in steps: eight times the size takes more turns, not longer ones."""
     gc.collect()
     gc.disable()
     try:
@@ -266,7 +266,7 @@ async def longest_turn_s(
 
 
 def long_values(kind: Any) -> Iterator[Any]:
-    """About LONG_BYTES of what such a field holds, and of something else."""
+    """Yield about LONG_BYTES of values that fit such a field, and of values that do not."""
     yield "a" * LONG_BYTES
     yield {f"k{number}": "v" for number in range(LONG_BYTES // 12)}
     for item in ("a", 1, None, {}, []):
@@ -280,7 +280,7 @@ def long_values(kind: Any) -> Iterator[Any]:
     "route", [each for each in ROUTES if each.handler], ids=lambda route: route.subject
 )
 async def test_any_field_of_any_request_may_be_long(jetstream: JetStream, route: Route) -> None:
-    """Every field of the table: what it costs is bounded by its length, and nobody waits for it."""
+    """The cost of every field is bounded by its length, and it delays no other request."""
     tokens = iter(("S", "C"))
     subject = ".".join(next(tokens) if t in "*>" else t for t in route.subject.split("."))
     base = {"name": "S"} if "STREAM" in route.subject else {"stream_name": "S"}
@@ -291,7 +291,7 @@ async def test_any_field_of_any_request_may_be_long(jetstream: JetStream, route:
             bystander = Bystander()
             await asyncio.sleep(0)
             began_s = time.process_time()
-            if "ACCOUNT" not in subject:  # which is the system account's
+            if "ACCOUNT" not in subject:  # requests with ACCOUNT belong to the system account
                 await request(jetstream, subject, data)
             spent_s = time.process_time() - began_s
             bystander.stop()
@@ -301,7 +301,7 @@ async def test_any_field_of_any_request_may_be_long(jetstream: JetStream, route:
 
 
 async def test_as_many_as_there_may_be(jetstream: JetStream) -> None:
-    """Filters up to the limit are taken; one more is refused, and so are other lists."""
+    """As many filters as the limit are accepted; one more is refused, as in other lists."""
     assert "error" not in await request(
         jetstream, *consumer("F", filter_subjects=names(FILTERS_MAX, "s.%d"))
     )
@@ -320,7 +320,7 @@ async def test_as_many_as_there_may_be(jetstream: JetStream) -> None:
 
 
 def test_depth() -> None:
-    """600 nested arrays with an escape were a RecursionError."""
+    """Deep nesting is refused; 600 arrays with an escape once raised RecursionError."""
     for depth in (DEPTH_MAX - 1, DEPTH_MAX, 600, 5_000, 100_000):
         body = b'{"subjects":' + b"[" * depth + b'"\\ud800"' + b"]" * depth + b"}"
         with pytest.raises(InvalidJson) as raised:
@@ -330,7 +330,7 @@ def test_depth() -> None:
 
 
 def test_the_first_error_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of half a million is found and told, and no other."""
+    """The first of half a million errors ends the reading and is the answer."""
     found: list[int] = []
     why = go_json._why
 

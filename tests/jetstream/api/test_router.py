@@ -1,4 +1,7 @@
-"""Requests in, answers out: routing, bodies, levels, pages, domains, failures (§6.1, §6.2)."""
+"""Requests and answers of the API: routing, bodies, levels, pages, domains and failures.
+
+nats-server's counterpart is `apiDispatch`.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ async def jetstream(tmp_path: Path) -> AsyncIterator[JetStream]:
 async def request(
     jetstream: JetStream, subject: str, body: object = b"", headers: bytes = b""
 ) -> dict[str, Any]:
-    """The answer, which is as its schema says."""
+    """Return the answer to a request; it must be valid by its schema."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     answers = await ask(jetstream, f"$JS.API.{subject}", data, headers)
     answer: dict[str, Any] = json.loads(answers[0][1])
@@ -116,7 +119,7 @@ async def test_a_life(jetstream: JetStream) -> None:
     assert (await request(jetstream, "STREAM.DELETE.S"))["success"]
     assert error_of(await request(jetstream, "STREAM.INFO.S")) == 10059
     account = await request(jetstream, "INFO")
-    assert account["api"] == {"level": 4, "total": 16, "errors": 1}  # not MSG.GET
+    assert account["api"] == {"level": 4, "total": 16, "errors": 1}  # MSG.GET is not counted
 
 
 # Bodies
@@ -182,7 +185,7 @@ BODIES = st.binary(max_size=40) | st.recursive(
 def test_any_bytes_are_answered(
     tmp_path_factory: pytest.TempPathFactory, requests: list[tuple[str, bytes]]
 ) -> None:
-    """Always what the schema says, never a crash, and the server goes on."""
+    """Any bytes are answered as the schema says, and the server goes on."""
 
     async def run() -> None:
         async with serving(tmp_path_factory.mktemp("store")) as jetstream:
@@ -258,7 +261,7 @@ async def test_without_a_reply_it_is_done_all_the_same(
 
 
 async def test_an_account_without_jetstream(jetstream: JetStream) -> None:
-    """10039, and 10010 for what only a cluster could do."""
+    """The answer is 10039, and 10010 to requests that only a cluster could carry out."""
     system = Account("$SYS", jetstream.reactor)
     jetstream.api.refuse(system)
 
@@ -276,7 +279,7 @@ async def test_an_account_without_jetstream(jetstream: JetStream) -> None:
 
 
 async def test_the_system_account_purges_an_account(jetstream: JetStream) -> None:
-    """§6.2: all its streams go; nobody else may ask for it."""
+    """All streams of the account are deleted; only the system account may ask for it."""
     system = Account(SYSTEM_ACCOUNT, jetstream.reactor)
     jetstream.api.refuse(system)
 
@@ -316,7 +319,7 @@ async def test_a_domain_has_its_own_subjects(tmp_path: Path) -> None:
 
 
 async def test_what_is_no_request_is_not_answered_and_not_counted(tmp_path: Path) -> None:
-    """§6.2, nats-server tried: silence; but 503 for a stream or consumer that is not there."""
+    """There is no answer, as from nats-server; a missing stream or consumer is answered 503."""
     silent = ("FOO", "STREAM.INFO", "STREAM.INFO.A.B", "META.LEADER.STEPDOWN", "ACCOUNT.PURGE.$G")
     refused = ("DIRECT.GET.X", "DIRECT.GET.X.s", "CONSUMER.MSG.NEXT.S.C")
     async with serving(tmp_path, domain="hub") as jetstream:
@@ -368,7 +371,7 @@ def test_the_same_warning_is_repeated_after_a_while(caplog: pytest.LogCaptureFix
 
 
 def test_a_long_value_is_not_written_whole(caplog: pytest.LogCaptureFixture) -> None:
-    """An error repeats the number that cannot be read, however many digits it has."""
+    """The error for an unreadable number does not repeat all of its digits."""
     invalid = InvalidRequests(lambda: 0.0)
     for digit in range(10):
         invalid.warn("$G", "s", ValueError(str(digit) * 800_000))
@@ -380,7 +383,7 @@ def test_a_long_value_is_not_written_whole(caplog: pytest.LogCaptureFixture) -> 
 
 
 def with_handler(monkeypatch: pytest.MonkeyPatch, handler: Any) -> None:
-    """INFO is answered by that, in accounts that are served from now on."""
+    """Answer INFO with `handler` in accounts that are served from now on."""
     table = [
         replace(route, handler=handler) if route.subject == "INFO" else route for route in ROUTES
     ]
@@ -408,7 +411,7 @@ async def test_a_handler_that_fails_is_logged_and_answered(
 async def test_a_flood_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    """§6.1: a full queue is emptied; questions have a queue of their own."""
+    """A full queue is emptied (nats-server's `apiDispatch`); info requests have their own queue."""
     goes_on = asyncio.Event()
 
     async def waits(_request: Request[NoBody]) -> AccountInfoResponse:

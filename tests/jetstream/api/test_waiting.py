@@ -1,4 +1,4 @@
-"""Requests that wait: so many at once, each asset's in order, and none behind 10,000 (§6.1)."""
+"""Waiting requests: a bounded number at once, each asset's in order, none behind 10,000 others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANOTHER = ("$G", "S", "D")
 
 
 class Bench:
-    """Requests that end when they are told to."""
+    """Requests that end when the test tells them to."""
 
     def __init__(self, limit: int = 100, at_once: int = 3) -> None:
         self.dropped: list[int] = []
@@ -81,7 +81,7 @@ async def test_a_stream_waits_for_its_consumers_and_they_for_it(eventually: Even
 
 
 async def test_too_many_are_dropped_together(eventually: Eventually) -> None:
-    """§6.1: overflow drops the whole queue; what has begun goes on."""
+    """An overflow drops the whole queue, as in nats-server's `apiDispatch`; begun ones go on."""
     bench = Bench(limit=3, at_once=1)
     bench.add("first")
     for name in "abc":
@@ -114,7 +114,7 @@ ASSETS = st.sampled_from([(), STREAM, OTHER, CONSUMER, ANOTHER])
 @settings(max_examples=50)
 @given(st.lists(ASSETS, max_size=12), st.integers(1, 4))
 def test_all_are_carried_out_in_order(assets: list[Asset], at_once: int) -> None:
-    """Whatever concerns the same asset, the whole stream included, keeps its order."""
+    """Requests about one asset, or about its whole stream, are carried out in order."""
 
     async def run() -> list[str]:
         bench = Bench(at_once=at_once)

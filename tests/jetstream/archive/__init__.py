@@ -1,1 +1,1 @@
-"""Archives of streams."""
+"""Tests of archives of streams: snapshots and restores."""

@@ -1,4 +1,4 @@
-"""Archives that are well-formed, every checksum right, and lie: what an attacker would restore.
+"""Well-formed archives with right checksums and false contents, as an attacker would restore.
 
 archive_of(stream_entry(), block_entry([record("s.1")]), state_entry(...))
 """
@@ -25,7 +25,7 @@ NAME = "S"
 
 
 class Record(NamedTuple):
-    """A message as a block holds it; sequence 0: the next one."""
+    """A message as a block holds it; sequence 0: the next sequence."""
 
     subject: bytes
     headers: bytes = b""
@@ -46,7 +46,7 @@ def stream_entry(created: str = "2024-01-01T00:00:00Z", **config: Any) -> Entry:
 
 
 def block_of(records: Sequence[Record]) -> tuple[bytes, int]:
-    """The bytes of a block, and the bytes that its messages count for."""
+    """Return the bytes of a block, and the bytes that its messages count as."""
     log = MessageLog(None, lambda base: MsgBlock(1, 0, base, BLOCK_BYTES_LIMIT))
     for subject, headers, data, sequence, time_ns, expires_ns in records:
         log.append(subject, headers, data, time_ns, sequence=sequence, expires_ns=expires_ns)
@@ -56,7 +56,7 @@ def block_of(records: Sequence[Record]) -> tuple[bytes, int]:
 
 
 def messages_of(records: Sequence[Record], **state: Any) -> list[Entry]:
-    """A block of these, and a state that is theirs but for what is said."""
+    """Return entries with a block of these records and its state; `state` overrides fields."""
     image, size = block_of(records)
     last = max([each.sequence for each in records] + [len(records)])
     counts = {"msgs": len(records), "bytes": size - 10 * len(records), "last_sequence": last}
@@ -75,5 +75,5 @@ def consumer_entries(name: str = "C", number: int = 0, **config: Any) -> list[En
 
 
 def whole(records: Sequence[Record], *between: Entry) -> bytes:
-    """An archive of a stream with these messages."""
+    """Return an archive of a stream with these messages."""
     return archive_of(stream_entry(), *between, *messages_of(records))

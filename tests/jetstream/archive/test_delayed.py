@@ -1,4 +1,4 @@
-"""Messages that wait for their Nats-Delay, through archives: none lost, none twice."""
+"""Messages that wait for their `Nats-Delay`, through archives: none is lost, none comes twice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {"subjects": ["s.>"], "allow_msg_schedules": True}
 
 
 async def delay(jetstream: JetStream, subject: str, data: bytes, wait: str, **more: str) -> int:
-    """The sequence of the acknowledgement."""
+    """Publish a message with a delay and return the sequence of its acknowledgement."""
     headers = header_block(
         {"Nats-Delay": wait, **{name.replace("_", "-"): text for name, text in more.items()}}
     )
@@ -49,7 +49,7 @@ def entries_of(jetstream: JetStream) -> FileStore:
 
 
 async def waiting(jetstream: JetStream) -> list[tuple[Any, ...]]:
-    """All of what waits, as it is on disk."""
+    """Return all waiting messages as they are on disk."""
     store, found = entries_of(jetstream), []
     for number in range(1, store.log.last_sequence + 1):
         if store.log.has(number):
@@ -90,14 +90,14 @@ def messages_in(parts: dict[str, bytes], store: str) -> list[StoredMessage]:
 
 
 def acknowledged_as(message: StoredMessage) -> int:
-    """0: it never waited."""
+    """Return the sequence with which a delayed message was acknowledged; 0: it was not delayed."""
     _, found, rest = (message.headers or b"").partition(b"Nats-Delayed: S ")
     return int(rest.partition(b"\r\n")[0]) if found else 0
 
 
 @pytest.mark.parametrize("options", [{}, {"key": "a key"}], ids=["plain", "encrypted"])
 async def test_what_waits_comes_back_as_it_was(tmp_path: Path, options: dict[str, Any]) -> None:
-    """Byte by byte, on another server; known by its message ids and its sequences."""
+    """Waiting messages are restored with their bytes, ids and sequences on another server."""
     async with serving(tmp_path / "a") as jetstream:
         stream = await create(jetstream, "S", **SETTINGS)
         for number in range(20):
@@ -125,7 +125,10 @@ async def test_what_waits_comes_back_as_it_was(tmp_path: Path, options: dict[str
 
 
 async def test_what_became_due_meanwhile_comes_at_once(tmp_path: Path) -> None:
-    """In the order of their times; what the schedules of the stream plan comes as well."""
+    """Messages that are overdue at the restore come in the order of their times.
+
+    The stream's schedules publish as well.
+    """
     async with serving(tmp_path / "a") as jetstream:
         await create(jetstream, "S", **SETTINGS)
         await delay(jetstream, "s.late", b"second", "400ms")
@@ -153,8 +156,10 @@ async def test_a_stream_of_which_nothing_waits(tmp_path: Path) -> None:
 
 
 async def test_one_that_becomes_due_is_in_one_part(tmp_path: Path) -> None:
-    """Snapshots one after the other, while messages wait, are published and are taken back: each
-    sequence is that of a message, of one that waits, or of one that was published as another."""
+    """Each sequence belongs to one message: a stored, a waiting or a delayed and published one.
+
+    Snapshots follow one another while messages wait, are published and are taken back.
+    """
     async with serving(tmp_path) as jetstream:
         stream = await create(jetstream, "S", **SETTINGS)
         is_ended, taken_back = False, set[int]()
@@ -192,7 +197,7 @@ async def test_one_that_becomes_due_is_in_one_part(tmp_path: Path) -> None:
 async def test_a_snapshot_that_fails_holds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was published meanwhile is removed from what waits, once it has failed."""
+    """When a snapshot has failed, messages published meanwhile are removed from the waiting."""
     async with serving(tmp_path) as jetstream:
         stream = await create(jetstream, "S", **SETTINGS)
         await delay(jetstream, "s.x", b"", "1h")
@@ -211,7 +216,7 @@ async def test_a_snapshot_that_fails_holds_nothing(
         await eventually_within(lambda: entries.log.msgs == 1)
 
 
-# What is refused
+# Refused archives
 
 
 def packed(parts: dict[str, bytes]) -> bytes:
@@ -222,7 +227,7 @@ def packed(parts: dict[str, bytes]) -> bytes:
 
 
 def entries(*headers: str) -> dict[str, bytes]:
-    """Parts of an archive that holds entries with these headers."""
+    """Return the parts of an archive that holds waiting messages with these headers."""
     store = MemStore(Limits())
     for text in headers:
         store.append(b"s.x", f"NATS/1.0\r\n{text}\r\n\r\n".encode(), b"", 1)
@@ -271,7 +276,7 @@ async def test_more_than_may_wait_are_refused(
 
 
 async def test_a_configuration_without_schedules_is_refused(tmp_path: Path) -> None:
-    """Else what waits would be lost."""
+    """Otherwise the waiting messages would be lost."""
     async with serving(tmp_path) as jetstream:
         response, data = await with_four(jetstream)
         config = {**response["config"], "allow_msg_schedules": False, "allow_rollup_hdrs": True}
@@ -290,7 +295,7 @@ async def test_an_archive_without_the_end_of_what_waits_is_refused(tmp_path: Pat
 
 
 async def with_four(jetstream: JetStream) -> tuple[Json, bytes]:
-    """An archive in which four wait, of a stream that is no more."""
+    """Return an archive with four waiting messages, of a stream that is deleted."""
     await create(jetstream, "S", **SETTINGS)
     for number in range(4):
         await delay(jetstream, "s.x", b"%d" % number, "1h")
@@ -338,7 +343,7 @@ def test_offline(is_encrypted: bool, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_damage_is_told_and_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of one that waits: it is lost, the others wait on."""
+    """The damaged waiting message is lost, and the others still wait."""
     expected = asyncio.run(fill(tmp_path))
     root, (block,) = tmp_path / "jetstream", directory_of(tmp_path).glob("delayed/*.blk")
     data = block.read_bytes()

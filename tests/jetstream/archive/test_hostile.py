@@ -1,7 +1,7 @@
-"""Archives whose every checksum is right, and which lie: refused whole, or harmless (§6.14).
+"""Archives with right checksums and false contents: each is refused whole, or harmless.
 
-What was restored is published, delivered and told like everything else: nothing in it may begin a
-line of the protocol, stop a start, or take more than its size.
+Restored data is published, delivered and reported like all other data: nothing in it may begin a
+line of the protocol, stop a start, or take more memory than its size.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ async def try_restore(jetstream: JetStream, data: bytes) -> dict[str, Any]:
 
 
 async def refused(directory: Path, data: bytes) -> str:
-    """Why; nothing of it is there then, and a start knows nothing of it."""
+    """Return the reason of the refusal; check that nothing is left of it, also at a start."""
     async with serving(directory) as jetstream:
         answer = await try_restore(jetstream, data)
         assert "error" in answer, answer
@@ -123,7 +123,7 @@ async def refused(directory: Path, data: bytes) -> str:
 
 
 def test_what_is_well_formed_is_no_damage() -> None:
-    """The maker makes what a snapshot would hold: what is refused is refused for its lie."""
+    """The maker makes valid blocks, so that archives are refused for their false contents only."""
     image, size = block_of([GOOD, Record(b"s.2", b"NATS/1.0\r\nA: b\r\n\r\n", b"x")])
     scan = Scan(image)
     assert scan.readable and not scan.damage
@@ -139,7 +139,7 @@ async def test_an_honest_one_is_restored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_subjects_that_no_client_could_publish_to(tmp_path: Path, subject: bytes) -> None:
-    """A subject with a line end reached a subscriber as a forged INFO."""
+    """Such subjects are refused: one with a line end reached a subscriber as a forged INFO."""
     await refused(tmp_path, whole([GOOD, Record(subject)]))
 
 
@@ -156,7 +156,7 @@ NO_HEADERS = (
 async def test_headers_that_are_no_header_block_are_not_restored(
     tmp_path: Path, headers: bytes
 ) -> None:
-    """The rest of the message is, and what is a header block."""
+    """The message is restored without the invalid header block; valid blocks are restored."""
     block = b"NATS/1.0\r\nA: b\r\n\r\n"
     records = [Record(b"s.1", headers, b"data"), Record(b"s.2", block)]
     async with serving(tmp_path) as jetstream:
@@ -171,12 +171,12 @@ async def test_headers_that_are_no_header_block_are_not_restored(
 async def test_headers_that_are_no_header_block_are_not_stored(
     tmp_path: Path, headers: bytes
 ) -> None:
-    """A client's, and those that a stream holds that another one copies."""
+    """Invalid header blocks of clients are not stored, nor those of a copied stream."""
     async with serving(tmp_path) as jetstream:
         origin = await create(jetstream, "S", subjects=["s.>"])
         assert (await publish(jetstream, "s.1", b"data", headers=headers))["seq"] == 1
         assert (await origin.store.load(1)).headers is None
-        origin.store.append("s.2", headers, b"data", 1)  # by whatever wrote it
+        origin.store.append("s.2", headers, b"data", 1)  # as a faulty writer would store it
         await origin.store.synced()
         mirror = await create(jetstream, "M", mirror={"name": "S"})
         copy = await create(jetstream, "C", sources=[{"name": "S"}])
@@ -205,7 +205,7 @@ async def test_entries_out_of_place(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_such_a_record_on_the_disk_is_damage(subject: bytes) -> None:
-    """Whoever wrote it; the messages around it are there."""
+    """A stored record with such a subject is damage; the messages around it are there."""
     image, _ = block_of([GOOD, Record(subject), Record(b"s.3")])
     scan = Scan(image)
     assert [(each.first_sequence, each.last_sequence) for each in scan.damage] == [(2, 2)]
@@ -223,7 +223,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", CONFIGURATIONS)
 def test_offline_configurations_keep_to_the_rules(tmp_path: Path, kind: str) -> None:
-    """Where no request says how the stream is to be configured, the archive does."""
+    """An offline restore checks the archive's configuration, since no request carries one."""
     data = archive_of(stream_entry(**CONFIGURATIONS[kind]), *messages_of([GOOD]))
     refused_offline(tmp_path, data)
 
@@ -269,7 +269,7 @@ ENTRIES = st.one_of(
 def test_whatever_is_in_it(
     tmp_path_factory: pytest.TempPathFactory, parts: list[Sequence[Entry]], begins_well: bool
 ) -> None:
-    """It is refused, or it is a stream that is served, before a restart and after it."""
+    """Any archive is refused, or gives a stream that is served, before and after a restart."""
     entries = [entry for part in parts for entry in part]
     if begins_well:
         entries = [stream_entry(), *(each for each in entries if each[0] != "meta.json")]
@@ -289,7 +289,7 @@ async def restored_or_not(directory: Path, data: bytes) -> None:
 
 
 async def serves(jetstream: JetStream) -> None:
-    """All that it delivers has a subject of one word; it takes messages."""
+    """Check that every delivered subject is one word, and that the stream takes messages."""
     inbox = "inbox"
     client = account_of(jetstream).account.internal_client
     subscription = client.subscribe(inbox, lambda *_: None)

@@ -1,10 +1,10 @@
-"""kill -9 while streams are restored, snapshotted and encrypted: all or nothing, and nothing left.
+"""kill -9 while streams are restored, snapshotted and encrypted.
 
-- A stream that is being restored is there whole, or is not there and can be restored again.
-- Snapshots that were under way leave nothing behind, and take nothing from their stream.
-- Keys that were being rotated open everything with one more start.
+- A stream under restore is there whole, or is not there and can be restored again.
+- Snapshots that were running leave no files behind, and remove nothing from their stream.
+- After an interrupted key rotation, one more start opens everything.
 
-`make torture` does tens of rounds.
+`make torture` runs tens of rounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MESSAGES = 300
 
 
 async def restore_until_killed(server: ProcessTarget, archive: Archive, after_s: float) -> None:
-    """The server is killed that long after the restore has begun, whatever it does then."""
+    """Begin a snapshot and a restore, and kill the server after `after_s` seconds."""
     nc = await connect(server)
     api = Api(nc)
 
@@ -77,7 +77,7 @@ async def test_restores_are_whole_or_nothing(tmp_path: Path) -> None:
         server = await asyncio.to_thread(serve_files, tmp_path, **keys)
         nc = await connect(server)
         api = Api(nc)
-        assert not [*tmp_path.rglob("snapshots.new/*")]  # noqa: ASYNC240  a test's look
+        assert not [*tmp_path.rglob("snapshots.new/*")]  # noqa: ASYNC240 - a test may block
         found = await names(api)
         assert "KEPT" in found
         for name in found:

@@ -1,4 +1,4 @@
-"""`natsd store snapshot` and `restore`: the same archives, without a server."""
+"""`natsd store snapshot` and `restore`: archives in the server's format, without a server."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def directory_of(root: Path) -> Path:
 def test_from_one_directory_to_another(
     is_encrypted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whose key may be another, or none."""
+    """The two directories may have different keys, or none."""
     expected = asyncio.run(fill(tmp_path / "a", **(KEYS if is_encrypted else {})))
     keys = ["--key-file", str(key_file(tmp_path))]
     before, archive = contents(tmp_path / "a"), tmp_path / "S.archive"

@@ -1,4 +1,4 @@
-"""Snapshots and restores against a clock, a disk that fails, and whatever a stream went through."""
+"""Snapshots and restores with a clock, a failing disk, and streams with any history."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def request(jetstream: JetStream, subject: str, body: Any) -> Json:
 
 
 async def take(jetstream: JetStream, **options: Any) -> tuple[Json, bytes]:
-    """The response, and the archive."""
+    """Take a snapshot and return the response and the archive."""
     client = account_of(jetstream).account.internal_client
     parts: list[bytes] = []
     ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -108,7 +108,7 @@ async def change(jetstream: JetStream, seed: int) -> None:
 def test_whatever_it_went_through_it_comes_back(
     options: dict[str, Any], changes: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Messages, sequences, gaps, consumers: on another server, whose disk is encrypted or not."""
+    """Messages, sequences, gaps and consumers are restored on another server, encrypted or not."""
 
     async def run(root: Path) -> None:
         async with serving(root / "a") as jetstream:
@@ -139,7 +139,7 @@ def test_whatever_it_went_through_it_comes_back(
 async def test_a_silent_client_is_waited_for_no_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    """And nothing is left of what it sent."""
+    """The restore of a silent client ends, and nothing is left of its data."""
     monkeypatch.setattr(restoring, "STALL_NS", 50_000_000)
     async with serving(tmp_path) as jetstream:
         await create(jetstream, "S", subjects=["s"])
@@ -183,7 +183,7 @@ async def test_a_flood_of_chunks_ends_it(
 
 
 async def test_no_place_for_what_comes(tmp_path: Path) -> None:
-    """10072; a disk that fails later is 10062, and nothing is left."""
+    """A full disk is answered 10072, a later failure of the disk 10062, and nothing is left."""
 
     class Failing(RealDisk):
         fails_below = ""
@@ -221,7 +221,7 @@ async def test_no_place_for_what_comes(tmp_path: Path) -> None:
     ids=str,
 )
 async def test_a_sealed_stream_is_restored_sealed(tmp_path: Path, settings: Json) -> None:
-    """Sealing sets what such streams may not be created with."""
+    """Sealing sets options with which no stream may be created."""
     async with serving(tmp_path) as jetstream:
         config = {"name": "S", "subjects": ["s.>"], **settings}
         assert "error" not in await request(jetstream, "STREAM.CREATE.S", config)

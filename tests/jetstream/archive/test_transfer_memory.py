@@ -1,4 +1,4 @@
-"""What snapshots and restores hold: bounded for all of them together, and let go of at the end."""
+"""The memory of snapshots and restores: bounded in sum, and freed at the end of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENTRY_BYTES = 3 << 20
 
 @pytest.fixture
 def no_garbage_collection() -> Iterator[None]:
-    """What is not freed by its last reference stays, as on a server that collects seldom."""
+    """Disable garbage collection, so that only objects without references are freed."""
     gc.collect()
     gc.disable()
     yield
@@ -36,7 +36,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 @pytest.fixture
 def transfers(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Any]]:
-    """All snapshots and restores that begin from now on."""
+    """Return a list of weak references to all snapshots and restores that begin from now on."""
     begun: list[weakref.ref[Any]] = []
 
     class Remembered(Restoring):
@@ -55,7 +55,7 @@ def transfers(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Any]]:
 
 
 def part_of_an_archive() -> bytes:
-    """The first entry, and a large one whose end is missing."""
+    """Return the first entry of an archive and a large entry whose end is missing."""
     writer = ArchiveWriter()
     return (writer.begin() + writer.entry("msgs/000001.blk", bytes(ENTRY_BYTES)))[:-600]
 
@@ -72,7 +72,7 @@ async def test_an_aborted_restore_is_freed_at_once(
     transfers: list[weakref.ref[Any]],
     eventually: Eventually,
 ) -> None:
-    """§2.2: three rounds of 32 left 12 GB, since only a look for garbage found them."""
+    """The memory is freed at once; three rounds of 32 once left 12 GB to garbage collection."""
     async with serving(tmp_path) as jetstream:
         client = account_of(jetstream).account.internal_client
         for number in range(4):
@@ -121,7 +121,7 @@ async def test_a_snapshot_is_freed_at_once(
 async def test_all_together_hold_no_more_than_their_limit(
     tmp_path: Path, eventually: Eventually
 ) -> None:
-    """What is too much ends one of them, with 10023; the others go on."""
+    """A transfer that exceeds the common limit ends with 10023; the others go on."""
     async with serving(tmp_path) as jetstream:
         await create(jetstream, "S", subjects=["s"])
         await publish(jetstream, "s", bytes(100_000))
@@ -146,7 +146,7 @@ async def test_all_together_hold_no_more_than_their_limit(
 async def test_a_client_that_sends_next_to_nothing_is_stalled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    """It is never silent for long, and never done."""
+    """A client that sends little, and never stops for long, is ended too."""
     monkeypatch.setattr(restoring, "Pace", lambda now_ns: Pace(now_ns - PACE_NS))
     async with serving(tmp_path) as jetstream:
         subject = await begin_restore(jetstream, "S")

@@ -1,1 +1,1 @@
-"""What a client sees of JetStream; each test holds of nats-server too (NATSD_TEST_SERVER)."""
+"""JetStream's behaviour as clients see it; the tests hold for nats-server too."""

@@ -1,11 +1,11 @@
-"""Requests to `$JS.API`, as any client could make them: raw JSON, every response checked.
+"""Requests to `$JS.API` as any client can make them: raw JSON, and every response is checked.
 
     api = Api(nc)
     info = await api.create_stream("ORDERS", subjects=["orders.>"])
     await api.fails("STREAM.INFO.NONE", 10059)
 
-A response must be valid against its JSON schema; an error must have the code and, apart from what
-its placeholders stand for, the text that `errors.json` gives it.
+A response must be valid by its JSON schema. An error must have the expected code and the text that
+`errors.json` gives it; placeholders in the text may stand for anything.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Json = dict[str, Any]
 
 @functools.cache
 def texts() -> dict[int, tuple[int, re.Pattern[str]]]:
-    """By error code: the status, and what the text must match."""
+    """Return the status and the pattern of the text for each error code."""
     if not ERRORS.exists():
         return {}
     return {
@@ -50,7 +50,7 @@ def _pattern(description: str) -> re.Pattern[str]:
 
 
 async def soon(probe: Callable[[], Awaitable[Json | None]]) -> Json:
-    """What the probe finds, as soon as it does; fails when it does not in time."""
+    """Call the probe until it returns a result, and return that; fail at the deadline."""
     give_up_at = time.monotonic() + TIMEOUT_S
     while (found := await probe()) is None:
         assert time.monotonic() < give_up_at, f"not so after {TIMEOUT_S} s"
@@ -67,7 +67,7 @@ class Api:
     async def raw(
         self, subject: str, body: Any = b"", headers: Mapping[str, str] | None = None
     ) -> Msg:
-        """The reply itself; `subject` comes after `$JS.API.`, a body that is not bytes is JSON."""
+        """Return the reply; `subject` follows `$JS.API.`, and a body other than bytes is JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return await self.nc.request(
             PREFIX + subject, data, TIMEOUT_S, headers=dict(headers) if headers else None
@@ -76,7 +76,7 @@ class Api:
     async def request(
         self, subject: str, body: Any = b"", headers: Mapping[str, str] | None = None
     ) -> Json:
-        """The response, error or not, valid against its schema."""
+        """Return the response, which may be an error; it must be valid by its schema."""
         response: Json = json.loads((await self.raw(subject, body, headers)).data)
         schemas.check(response)
         return response
@@ -91,7 +91,7 @@ class Api:
     async def fails(
         self, subject: str, code: int, body: Any = b"", headers: Mapping[str, str] | None = None
     ) -> str:
-        """The text of the error, which must be this one."""
+        """Check that the request fails with this code, and return the text of the error."""
         response = await self.request(subject, body, headers)
         assert "error" in response, response
         return error_text(response["error"], code)
@@ -128,7 +128,7 @@ class Api:
         return await self.ok(f"CONSUMER.INFO.{stream}.{name}")
 
     async def until_messages(self, stream: str, count: int) -> Json:
-        """The state of the stream once it has so many messages."""
+        """Wait until the stream has `count` messages, and return its state."""
 
         async def probe() -> Json | None:
             state = await self.stream_state(stream)
@@ -137,7 +137,7 @@ class Api:
         return await soon(probe)
 
     async def until_consumer(self, stream: str, name: str, **expected: Any) -> Json:
-        """Its info once these fields are so; None: the field is absent."""
+        """Wait until the consumer's info has these fields, and return it; None: absent."""
 
         async def probe() -> Json | None:
             info = await self.consumer_info(stream, name)
@@ -146,7 +146,7 @@ class Api:
         return await soon(probe)
 
     async def until_consumers(self, stream: str, count: int) -> Json:
-        """The names once there are so many."""
+        """Wait until the stream has `count` consumers, and return their names."""
 
         async def probe() -> Json | None:
             names = await self.ok(f"CONSUMER.NAMES.{stream}")
@@ -155,7 +155,7 @@ class Api:
         return await soon(probe)
 
     async def publish(self, subject: str, data: bytes = b"", **headers: str) -> Json:
-        """The PubAck; `Nats_Msg_Id="x"` is the header `Nats-Msg-Id`."""
+        """Publish and return the PubAck; `Nats_Msg_Id="x"` is the header `Nats-Msg-Id`."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         reply = await self.nc.request(subject, data, TIMEOUT_S, headers=named or None)
         response: Json = json.loads(reply.data)
@@ -170,12 +170,12 @@ class Api:
         return error_text(response["error"], code)
 
     async def fill(self, subject: str, count: int, data: bytes = b"") -> list[int]:
-        """Publish so many messages, one after the other; the sequences they got."""
+        """Publish `count` messages, one after the other, and return their sequences."""
         return [(await self.publish(subject, data))["seq"] for _ in range(count)]
 
 
 def error_text(error: Json, code: int) -> str:
-    """The description of an error that must have this code and the text that belongs to it."""
+    """Return the description of an error, which must have this code and the code's text."""
     assert error["err_code"] == code, error
     if known := texts():
         status, pattern = known[code]
@@ -186,7 +186,7 @@ def error_text(error: Json, code: int) -> str:
 
 
 def stream_config(name: str, config: Mapping[str, Any]) -> Json:
-    """A configuration with what the schema of a request asks for, unless given."""
+    """Return a configuration with the members that the request's schema requires."""
     defaults = {"subjects": [name.lower()], "retention": "limits", "storage": "memory"}
     return {"name": name, **defaults, **config}
 
@@ -194,7 +194,7 @@ def stream_config(name: str, config: Mapping[str, Any]) -> Json:
 def consumer_request(
     stream: str, name: str, action: str, config: Mapping[str, Any]
 ) -> tuple[str, Json]:
-    """`CONSUMER.CREATE` of a durable, or of an ephemeral where the name is empty."""
+    """Return subject and body of `CONSUMER.CREATE`; an empty name makes an ephemeral."""
     chosen = {"deliver_policy": "all", "ack_policy": "explicit", "replay_policy": "instant"}
     named = {"name": name, "durable_name": name} if name else {}
     body: Json = {"stream_name": stream, "config": {**chosen, **named, **config}}

@@ -11,7 +11,7 @@ from tests.jetstream.behaviour.api import Json, error_text
 
 
 class Batch:
-    """One that a publisher sends; `put` returns the answer, `{}` where that is empty."""
+    """A publisher's batch; `put` returns the answer, or `{}` if that is empty."""
 
     def __init__(self, nc: Client, batch_id: str = "batch") -> None:
         self.nc = nc

@@ -1,4 +1,4 @@
-"""A server with JetStream for each test, and its clients; `tests.clients.target` says which one."""
+"""A server with JetStream for each test, and its clients; tests/clients/target.py chooses it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 async def start_jetstream(tmp_path: Path) -> AsyncIterator[StartJetStream]:
-    """`server = await start_jetstream(max_memory_store=1024)`: settings of `jetstream {}`.
+    """Yield a function that starts a server with these settings of `jetstream {}`.
 
-    Called again it starts on the same files, after the one before has been stopped.
+    It is used as `server = await start_jetstream(max_memory_store=1024)`. A second call stops the
+    first server and starts another one on the same files.
     """
     running: list[AnyTarget] = []
 
@@ -55,13 +56,16 @@ async def start_jetstream(tmp_path: Path) -> AsyncIterator[StartJetStream]:
 
 @pytest.fixture
 async def server(start_jetstream: StartJetStream) -> AnyTarget:
-    """A server with JetStream and default options."""
+    """Return a server with JetStream and default options."""
     return await start_jetstream()
 
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Connect]:
-    """`nc = await connect(server, name="x")`: a nats-py client, closed when the test ends."""
+    """Yield a function that connects nats-py clients, which are closed when the test ends.
+
+    It is used as `nc = await connect(server, name="x")`.
+    """
     connected: list[Client] = []
 
     async def connect(target: AnyTarget, **options: Any) -> Client:
@@ -90,7 +94,10 @@ def api(nc: Client) -> Api:
 
 @pytest.fixture
 def open_wire() -> Iterator[OpenWire]:
-    """`alice = open_wire(server)`: a raw connection with headers on, closed when the test ends."""
+    """Yield a function that opens raw connections with headers, closed when the test ends.
+
+    It is used as `alice = open_wire(server)`.
+    """
     opened: list[Wire] = []
 
     def open_wire(target: AnyTarget) -> Wire:

@@ -1,4 +1,4 @@
-"""What streams hold, so that a copy can be compared with what it was made from."""
+"""The contents of streams, to compare a copy with its origin."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.jetstream.behaviour.api import Api, Json, soon
 
 
 async def message(api: Api, stream: str, sequence: int) -> Json:
-    """A stored message: subject, seq, data, time, and hdrs if it has any."""
+    """Return a stored message: subject, seq, data, time, and hdrs if it has any."""
     stored: Json = (await api.ok(f"STREAM.MSG.GET.{stream}", {"seq": sequence}))["message"]
     return stored
 
 
 async def messages(api: Api, stream: str) -> list[Json]:
-    """All that there are, in order."""
+    """Return all messages of the stream in order."""
     state = await api.stream_state(stream, deleted_details=True)
     gone = set(state.get("deleted", ()))
     sequences = range(state["first_seq"], state["last_seq"] + 1)
@@ -23,7 +23,7 @@ async def messages(api: Api, stream: str) -> list[Json]:
 
 
 def headers_of(stored: Json) -> list[str]:
-    """The lines of its headers."""
+    """Return the lines of the message's headers."""
     block = base64.b64decode(stored.get("hdrs", "")).decode()
     return block.split("\r\n")[1:-2]
 
@@ -33,7 +33,7 @@ def data_of(stored: Json) -> bytes:
 
 
 async def until_last(api: Api, stream: str, sequence: int) -> Json:
-    """The state of the stream once it ends there."""
+    """Wait until the stream's last sequence is `sequence`, and return its state."""
 
     async def probe() -> Json | None:
         state = await api.stream_state(stream)
@@ -43,7 +43,7 @@ async def until_last(api: Api, stream: str, sequence: int) -> Json:
 
 
 async def until_info(api: Api, stream: str, is_so: Callable[[Json], object]) -> Json:
-    """The stream's info once that is so."""
+    """Wait until the stream's info fulfils the condition, and return it."""
 
     async def probe() -> Json | None:
         info = await api.ok(f"STREAM.INFO.{stream}")
@@ -53,5 +53,5 @@ async def until_info(api: Api, stream: str, is_so: Callable[[Json], object]) -> 
 
 
 def unheard(stored: Json) -> Json:
-    """The message without what tells one stream's from another's."""
+    """Return the message without the members that differ between streams."""
     return {key: value for key, value in stored.items() if key not in ("hdrs", "seq", "time")}

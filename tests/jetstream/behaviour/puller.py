@@ -1,4 +1,4 @@
-"""Pull requests as raw messages: what a client library hides is seen here, statuses first of all.
+"""Pull requests as raw messages: statuses and other details that a client library hides.
 
 puller = await Puller.of(api.nc, "S", "C")
 await puller.ask(batch=2, no_wait=True)
@@ -20,7 +20,7 @@ WAIT_S = 10.0
 
 @dataclass(frozen=True)
 class Status:
-    """`404 No Messages` and its headers."""
+    """A status such as `404 No Messages` and its headers."""
 
     code: str
     text: str
@@ -32,7 +32,7 @@ class Status:
 
 
 class Puller:
-    """One inbox, and the requests made with it."""
+    """One inbox, and the pull requests that use it."""
 
     def __init__(self, nc: Client, subject: str, inbox: str, replies: Subscription) -> None:
         self.nc = nc
@@ -47,16 +47,16 @@ class Puller:
         return cls(nc, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", inbox, replies)
 
     async def ask(self, body: bytes | None = None, **request: Any) -> None:
-        """One pull request; the fields are those of the reference."""
+        """Send a pull request; the fields are those of `JSApiConsumerGetNextRequest`."""
         data = json.dumps(request).encode() if body is None and request else body or b""
         await self.nc.publish(self.subject, data, reply=self.inbox)
 
     async def next(self, wait_s: float = WAIT_S) -> Msg:
-        """The next message or status, as it comes."""
+        """Return the next message or status."""
         return await self.replies.next_msg(wait_s)
 
     async def message(self) -> Msg:
-        """The next, which must be a message."""
+        """Return the next message; it must not be a status."""
         got = await self.next()
         assert (status_of(got)) is None, status_of(got)
         return got
@@ -65,25 +65,25 @@ class Puller:
         return [await self.message() for _ in range(count)]
 
     async def take(self, count: int) -> list[tuple[int, bytes]]:
-        """Stream sequence and data of so many messages."""
+        """Return stream sequence and data of the next `count` messages."""
         return [(sequence_of(msg), msg.data) for msg in await self.messages(count)]
 
     async def sequences(self, count: int) -> list[int]:
         return [sequence for sequence, _ in await self.take(count)]
 
     async def status(self) -> Status:
-        """The next, which must be a status."""
+        """Return the next status; it must not be a message."""
         got = await self.next()
         found = status_of(got)
         assert found is not None, got
         return found
 
     async def line(self) -> str:
-        """`404 No Messages`: the next, which must be a status."""
+        """Return the line of the next status, such as `404 No Messages`."""
         return (await self.status()).line
 
     async def nothing(self) -> None:
-        """Nothing has come that was sent before now."""
+        """Check that nothing has arrived that was sent before this call."""
         await self.nc.flush()
         assert self.replies.pending_msgs == 0, await self.next()
 
@@ -97,15 +97,15 @@ def status_of(msg: Msg) -> Status | None:
 
 
 def sequence_of(msg: Msg) -> int:
-    """The stream sequence in the reply subject."""
+    """Return the stream sequence in the reply subject."""
     return int(msg.reply.split(".")[5])
 
 
 def deliveries_of(msg: Msg) -> int:
-    """How often it has been delivered, by its reply subject."""
+    """Return the number of deliveries in the reply subject."""
     return int(msg.reply.split(".")[4])
 
 
 def pending_of(msg: Msg) -> int:
-    """How many come after it, by its reply subject."""
+    """Return the number of pending messages in the reply subject."""
     return int(msg.reply.split(".")[8])

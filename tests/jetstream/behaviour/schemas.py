@@ -1,6 +1,7 @@
-"""The JSON schemas that NATS publishes, and whether a response is as they say.
+"""The JSON schemas that NATS publishes, and a check of responses against them.
 
-They stand beside the repository, in `../shared/nats/schemas`; without them nothing is checked.
+The schemas are stored beside the repository, in `../shared/nats/schemas`; without them nothing is
+checked.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ PREFIX = "io.nats."
 
 @functools.cache
 def validator(kind: str) -> jsonschema.Draft7Validator | None:
-    """Of a type such as `io.nats.jetstream.api.v1.stream_create_response`."""
+    """Return the validator of a type such as `io.nats.jetstream.api.v1.stream_create_response`.
+
+    None: the schemas are not there.
+    """
     room, *path, name = kind.removeprefix(PREFIX).split(".")
     file = SCHEMAS.joinpath(room, *path, name + ".json")
     if not SCHEMAS.exists():
@@ -28,10 +32,10 @@ def validator(kind: str) -> jsonschema.Draft7Validator | None:
 
 
 def check(response: dict[str, Any], kind: str = "") -> None:
-    """Fails unless the response is valid for its `type`, or for `kind` where it carries none.
+    """Fail unless the response is valid for its `type`, or for `kind` if it has none.
 
-    Of a failed request only the error is looked at: the schemas leave open what stands beside it,
-    and nats-server puts the empty fields of the response there.
+    Of a failed request only the error is checked: the schemas leave open which members stand beside
+    it, and nats-server sends the empty members of the response.
     """
     if found := validator(kind or response["type"]):
         if "error" in response:
@@ -42,7 +46,7 @@ def check(response: dict[str, Any], kind: str = "") -> None:
 
 
 def _check_error(error: dict[str, Any]) -> None:
-    """What every schema says of an error."""
+    """Check the members that every schema requires of an error."""
     assert 300 <= error["code"] <= 699, error
     assert 0 <= error["err_code"] <= 65535, error
     assert error["description"], error

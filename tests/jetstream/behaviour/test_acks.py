@@ -1,4 +1,4 @@
-"""Acknowledgements of every kind, and what is delivered again (reference §6.5, §6.8)."""
+"""Acknowledgements of every kind, and redelivery (nats-server's `processAck`, `checkPending`)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ async def consumer(api: Api, messages: int = 0, storage: str = "memory", **confi
 
 
 async def ack(api: Api, message: Msg, body: bytes = b"+ACK") -> None:
-    """Acknowledge, and wait until that has been done."""
+    """Acknowledge a message and wait for the answer."""
     assert (await api.nc.request(message.reply, body, 5)).data == b""
 
 
 async def state(api: Api) -> tuple[int, int, int]:
-    """Messages that wait for an ack, that were delivered again, and the floor in the stream."""
+    """Return the numbers of pending and redelivered messages, and the stream's ack floor."""
     info = await api.consumer_info("S", "C")
     return info["num_ack_pending"], info["num_redelivered"], info["ack_floor"]["stream_seq"]
 
@@ -37,7 +37,7 @@ async def state(api: Api) -> tuple[int, int, int]:
 class TestExplicit:
     @pytest.mark.parametrize("body", [b"", b"+ACK", b"+OK"])
     async def test_each_on_its_own(self, api: Api, body: bytes) -> None:
-        """The floor rises when all up to it are done."""
+        """The ack floor rises when all messages up to it are acknowledged."""
         puller = await consumer(api, 4)
         await puller.ask(batch=4)
         messages = await puller.messages(4)
@@ -53,7 +53,7 @@ class TestExplicit:
         assert "last_active" in info["ack_floor"]
 
     async def test_twice(self, api: Api) -> None:
-        """Later ones are answered too and change nothing."""
+        """Later acks are answered too and change nothing."""
         puller = await consumer(api, 2)
         await puller.ask(batch=2)
         first, _ = await puller.messages(2)
@@ -70,7 +70,7 @@ class TestExplicit:
         await api.until_consumer("S", "C", num_ack_pending=0)
 
     async def test_of_another_token(self, api: Api) -> None:
-        """What is no ack is taken for none: the message still waits."""
+        """An unknown body is no acknowledgement: the message still waits."""
         puller = await consumer(api, 1)
         await puller.ask()
         message = await puller.message()
@@ -176,7 +176,7 @@ class TestNak:
         assert time.monotonic() - before > 0.1
 
     async def test_in_any_order(self, api: Api) -> None:
-        """Naked ones come back before new ones."""
+        """Nacked messages are redelivered before new ones."""
         puller = await consumer(api, 5)
         await puller.ask(batch=3)
         messages = await puller.messages(3)
@@ -200,7 +200,7 @@ class TestNak:
 
 class TestInProgress:
     async def test_more_time(self, api: Api) -> None:
-        """+WPI starts the wait anew."""
+        """+WPI restarts the ack wait."""
         puller = await consumer(api, 1, ack_wait=800 * MS)
         await puller.ask(batch=3)
         message = await puller.message()
@@ -262,7 +262,7 @@ class TestNext:
 
 class TestWait:
     async def test_over(self, api: Api) -> None:
-        """§6.5 ack_wait: delivered again, to whoever asks, with nobody looking meanwhile."""
+        """After `ack_wait` a message is redelivered to any puller, without another request."""
         puller = await consumer(api, 2, ack_wait=100 * MS)
         await puller.ask(batch=4)
         assert await puller.sequences(2) == [1, 2]
@@ -271,7 +271,7 @@ class TestWait:
         assert again[0].reply.split(".")[6] == "3"
 
     async def test_backoff(self, api: Api) -> None:
-        """Each delivery has its own wait; the last one repeats."""
+        """Each delivery has its own wait, and the last wait repeats."""
         puller = await consumer(api, 1, backoff=[50 * MS, 150 * MS, 300 * MS], max_deliver=4)
         config = (await api.consumer_info("S", "C"))["config"]
         assert config["ack_wait"] == 50 * MS
@@ -282,7 +282,7 @@ class TestWait:
             assert time.monotonic() - start >= waited_s
 
     async def test_max_deliver(self, api: Api) -> None:
-        """After the last try a message is left alone; it still counts as waiting until then."""
+        """After the last delivery a message is not delivered again; it is pending until then."""
         puller = await consumer(api, 2, ack_wait=50 * MS, max_deliver=2)
         await puller.ask(batch=10, expires=1500 * MS)
         got = [(sequence_of(m), deliveries_of(m)) for m in await puller.messages(4)]
@@ -328,7 +328,7 @@ class TestMaxAckPending:
         assert (info["num_ack_pending"], info["num_pending"]) == (3, 3)
 
     async def test_redelivery_goes_on(self, api: Api) -> None:
-        """At the limit what is due again is still delivered."""
+        """At the limit of pending messages, redeliveries go on."""
         puller = await consumer(api, 5, max_ack_pending=2, ack_wait=100 * MS)
         await puller.ask(batch=6, expires=30 * SECOND)
         got = await puller.sequences(6)
@@ -344,7 +344,7 @@ class TestMaxAckPending:
 
 
 class TestSurvives:
-    """A restart: what was acknowledged stays so, what was not comes again, counted on."""
+    """After a restart acknowledged messages stay so; the others are redelivered and counted on."""
 
     async def test_pending(self, start_jetstream: StartJetStream, connect: Connect) -> None:
         api = Api(await connect(await start_jetstream()))
@@ -364,7 +364,7 @@ class TestSurvives:
         assert sorted(got) == [(1, 2), (3, 2), (4, 1), (5, 1)]
 
     async def test_old_acks_count(self, start_jetstream: StartJetStream, connect: Connect) -> None:
-        """An ack may come after the restart."""
+        """An ack of a delivery before the restart counts."""
         api = Api(await connect(await start_jetstream()))
         puller = await consumer(api, 2, "file")
         await puller.ask(batch=2)
@@ -390,7 +390,7 @@ class TestSurvives:
 
 class TestSampling:
     async def test_metric(self, api: Api) -> None:
-        """§6.17: how long it took, for those who listen."""
+        """The ack metric tells the time between delivery and ack (nats-server's `sampleAck`)."""
         from tests.jetstream.behaviour import schemas
 
         puller = await consumer(api, 1, sample_freq="100%")

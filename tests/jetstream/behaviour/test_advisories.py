@@ -1,4 +1,4 @@
-"""What is told of streams, consumers, messages and requests, to those who listen (§6.17)."""
+"""Advisories about streams, consumers, messages and requests, as nats-server sends them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Json = dict[str, Any]
 WAIT_S = 5.0
 ADVISORY = "$JS.EVENT.ADVISORY"
 NOT_BY_SCHEMA = {"nak", "terminated"}
-"""The schemas want `consumer_seq` to be a text; nats-server sends a number."""
+"""The schemas ask for `consumer_seq` as a text; nats-server sends a number."""
 
 
 class Listener:
-    """Hears one kind of event."""
+    """A subscriber to one kind of event."""
 
     def __init__(self, subject: str, heard: asyncio.Queue[tuple[str, Json]]) -> None:
         self._subject = subject
@@ -41,7 +41,7 @@ class Listener:
         return cls(subject, heard)
 
     async def next(self, subject: str = "") -> Json:
-        """The next event, without its envelope, which is as it must be."""
+        """Return the next event without its envelope, which is checked."""
         async with asyncio.timeout(WAIT_S):
             found, event = await self._heard.get()
         assert found == (subject or self._subject)
@@ -61,12 +61,12 @@ class Listener:
 async def test_a_stream_comes_changes_and_goes(api: Api, nc: Client) -> None:
     listener = await Listener.of(nc, f"{ADVISORY}.STREAM.>")
     await api.create_stream("S")
-    await api.create_stream("S")  # there already: nothing has come
+    await api.create_stream("S")  # exists already: no advisory
     assert await listener.next(f"{ADVISORY}.STREAM.CREATED.S") == {
         "stream": "S",
         "action": "create",
     }
-    for _ in range(2):  # the second one changes nothing, and is told
+    for _ in range(2):  # the second update changes nothing and is reported
         await api.update_stream("S", max_msgs=7)
         updated = await listener.next(f"{ADVISORY}.STREAM.UPDATED.S")
         assert updated == {"stream": "S", "action": "modify"}
@@ -105,7 +105,7 @@ async def test_a_pause_begins_and_ends(api: Api, nc: Client) -> None:
     await api.create_consumer("S", "C")
     listener = await Listener.of(nc, f"{ADVISORY}.CONSUMER.PAUSE.S.C")
     far = "2100-01-01T00:00:00Z"
-    for _ in range(2):  # the second one changes nothing, and is not told
+    for _ in range(2):  # the second update changes nothing and is not reported
         await api.ok("CONSUMER.PAUSE.S.C", {"pause_until": far})
     paused = {"stream": "S", "consumer": "C", "paused": True, "pause_until": far}
     assert await listener.next() == paused
@@ -125,7 +125,7 @@ async def test_a_pause_that_is_over_is_told(api: Api, nc: Client) -> None:
 
 
 async def delivered(api: Api, count: int, **config: Any) -> tuple[Puller, list[str]]:
-    """A consumer, and the replies of so many messages that it delivered."""
+    """Return a puller of a new consumer, and the replies of `count` delivered messages."""
     await api.create_stream("S")
     await api.fill("s", count)
     await api.create_consumer("S", "C", **config)
@@ -201,7 +201,7 @@ async def test_failed_requests_are_told_too_and_messages_are_not(api: Api, nc: C
     await api.fails("STREAM.MSG.GET.S", 10037, {"seq": 2})
     event = await listener.next()
     assert json.loads(event["response"])["error"]["err_code"] == 10037
-    await nc.publish("$JS.API.STREAM.PURGE.S")  # nobody wants the answer
+    await nc.publish("$JS.API.STREAM.PURGE.S")  # no reply subject
     event = await listener.next()
     assert "request" not in event
     assert json.loads(event["response"])["purged"] == 1
@@ -212,7 +212,7 @@ async def test_failed_requests_are_told_too_and_messages_are_not(api: Api, nc: C
 async def test_in_a_domain_every_event_names_it(
     start_jetstream: StartJetStream, connect: Connect, subject: str
 ) -> None:
-    """The audit names the request's subject without the domain, whichever way it came."""
+    """The audit names the request's subject without the domain, however the request came."""
     nc = await connect(await start_jetstream(domain="hub"))
     audit = await Listener.of(nc, f"{ADVISORY}.API")
     await nc.request(subject, b"", WAIT_S)

@@ -1,5 +1,4 @@
-"""How the API answers: empty and odd requests, levels, strictness, paging, account (reference §6.1,
-§6.3, §6.15, §6.16)."""
+"""Answers of the API: empty and odd requests, levels, strictness, paging and account info."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ EMPTY_BODY_ONLY = (
 
 @pytest.mark.parametrize("subject", EMPTY_BODY_ONLY)
 async def test_no_body_wanted(api: Api, subject: str) -> None:
-    """10038: a body where none belongs."""
+    """A body where none belongs is answered 10038."""
     await api.create_stream("S")
     await api.create_consumer("S", "C")
     response = json.loads((await api.raw(subject, b'{"x":1}')).data)
@@ -53,7 +52,7 @@ JSON_SUBJECTS = (
 
 @pytest.mark.parametrize("subject", JSON_SUBJECTS)
 async def test_what_is_no_request(api: Api, subject: str) -> None:
-    """10025 or the like, and everything stands as it stood."""
+    """Broken requests are answered 10025 or similar, and change nothing."""
     await api.create_stream("S")
     await api.create_consumer("S", "C")
     before = await api.ok("STREAM.INFO.S"), await api.consumer_info("S", "C")
@@ -67,7 +66,7 @@ async def test_what_is_no_request(api: Api, subject: str) -> None:
 
 
 async def test_unknown_fields(api: Api) -> None:
-    """§6.1 strict: 10025, and which field it was."""
+    """In strict mode an unknown field is answered 10025 with the field's name."""
     text = await api.fails("STREAM.CREATE.S", 10025, {"name": "S", "colour": "red"})
     assert text == 'invalid JSON: json: unknown field "colour"'
     await api.create_stream("S")
@@ -85,7 +84,7 @@ async def test_wrong_types(api: Api) -> None:
 
 
 async def test_names(api: Api) -> None:
-    """§6.4: what a stream may be called; the subject and the body must agree."""
+    """The rules for stream names hold, and the subject and the body must name the same stream."""
     await api.fails("STREAM.CREATE.S", 10056, {"name": "T"})
     await api.refuses_stream("x" * 256, 10052)
     for name in ("A/B", "A\\B"):
@@ -96,7 +95,7 @@ async def test_names(api: Api) -> None:
 
 
 async def test_level_asked_for(api: Api) -> None:
-    """§6.1: more than the server has is refused (10185)."""
+    """A required API level above the server's is refused (10185, ADR-44)."""
     high, low = {"Nats-Required-Api-Level": "5000"}, {"Nats-Required-Api-Level": "1"}
     await api.ok("INFO", b"", low)
     await api.fails("INFO", 10185, b"", high)
@@ -107,7 +106,7 @@ async def test_level_asked_for(api: Api) -> None:
 
 
 async def test_nobody_answers(api: Api) -> None:
-    """What is no request of the API has no responder, or no answer."""
+    """A subject that is no request of the API has no responder, or no answer."""
     for subject in ("NOTHING", "STREAM.EXPLODE.S", "STREAM.CREATE", "STREAM.CREATE.A.B"):
         with pytest.raises(Exception, match=r"no responders|timeout"):
             await api.nc.request(f"$JS.API.{subject}", b"", 0.3)
@@ -117,7 +116,7 @@ async def test_nobody_answers(api: Api) -> None:
 
 
 async def test_without_a_reply(api: Api) -> None:
-    """A request that wants no answer is carried out or ignored, and disturbs nobody."""
+    """A request without a reply subject is carried out or ignored without an answer."""
     for _ in range(100):
         await api.nc.publish("$JS.API.STREAM.NAMES")
         await api.nc.publish("$JS.API.STREAM.CREATE.S", b"{")
@@ -136,7 +135,7 @@ async def test_many_at_once(api: Api) -> None:
 
 
 async def test_account(api: Api) -> None:
-    """§6.15: what the account has and uses."""
+    """INFO shows the limits and the use of the account."""
     empty = await api.ok("INFO")
     assert (empty["streams"], empty["consumers"]) == (0, 0)
     await api.create_stream("M")
@@ -175,7 +174,7 @@ async def test_usage_goes_with_the_stream(api: Api) -> None:
 
 
 async def test_domain(start_jetstream: StartJetStream, connect: Connect) -> None:
-    """§6.1: `$JS.<domain>.API` is the same API; the domain is told."""
+    """`$JS.<domain>.API` is the same API, and its answers name the domain."""
     server = await start_jetstream(domain="hub")
     nc = await connect(server)
     api = Api(nc)
@@ -191,7 +190,7 @@ async def test_domain(start_jetstream: StartJetStream, connect: Connect) -> None
 
 
 async def test_pedantic(api: Api) -> None:
-    """§6.1: nothing is put right silently (10157)."""
+    """In pedantic mode no configuration is corrected silently (10157)."""
     body = {"name": "S", "duplicate_window": 5 * SECOND, "max_age": SECOND, "pedantic": True}
     response = await api.request("STREAM.CREATE.S", body)
     assert response["error"]["err_code"] in (10052, 10157)
@@ -227,7 +226,7 @@ REFUSED_STREAMS: dict[str, tuple[int, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", REFUSED_STREAMS)
 async def test_stream_refused(api: Api, case: str) -> None:
-    """§6.4: rules of a new stream."""
+    """Invalid configurations of a new stream are refused (nats-server's `checkStreamCfg`)."""
     code, config = REFUSED_STREAMS[case]
     await api.refuses_stream("S", code, **config)
     assert (await api.ok("STREAM.NAMES"))["total"] == 0

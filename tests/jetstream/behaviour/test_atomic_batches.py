@@ -1,4 +1,4 @@
-"""Atomic batches: all of their messages are stored, or none (ADR-50, reference §6.7)."""
+"""Atomic batches: all of their messages are stored, or none (ADR-50)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def create(api: Api, **config: Any) -> None:
 
 
 async def stored(api: Api) -> list[str]:
-    """Subjects of what the stream has, in order."""
+    """Return the subjects of the stream's messages, in order."""
     state = await api.stream_state("S")
     found = []
     for sequence in range(state["first_seq"], state["last_seq"] + 1):
@@ -32,7 +32,7 @@ async def stored(api: Api) -> list[str]:
 
 @STORAGE
 async def test_stored_together(api: Api, storage: str) -> None:
-    """Nothing is there before the commit; the PubAck names the batch and how many they are."""
+    """Nothing is stored before the commit; the PubAck names the batch and its message count."""
     await create(api, storage=storage)
     batch = Batch(api.nc)
     assert await batch.put("s.1", b"1") == {}
@@ -45,7 +45,7 @@ async def test_stored_together(api: Api, storage: str) -> None:
 
 
 async def test_the_end_of_a_batch_need_not_be_a_message(api: Api) -> None:
-    """`eob`: the message before is the last one, and has the header that says so."""
+    """With `eob` the message before is the last one, and gets the commit header."""
     await create(api)
     batch = Batch(api.nc)
     await batch.put("s.1", b"payload")
@@ -181,10 +181,10 @@ class TestRefused:
 
 
 class TestChecks:
-    """At the commit, of all messages; none is stored if one is refused."""
+    """All messages are checked at the commit; if one is refused, none is stored."""
 
     async def test_duplicates(self, api: Api) -> None:
-        """Of what is there, and of one another; not with what was refused."""
+        """Ids are compared with stored ones and one another, not with those of refused batches."""
         await create(api)
         await api.publish("s.0", Nats_Msg_Id="known")
         batch = Batch(api.nc)
@@ -199,7 +199,7 @@ class TestChecks:
         assert (await api.publish("s.2", Nats_Msg_Id="b"))["duplicate"] is True
 
     async def test_counters(self, api: Api) -> None:
-        """Increments of one batch add up; a batch with one that is none adds nothing."""
+        """Increments of one batch add up; a batch with a message without increment adds nothing."""
         await create(api, allow_msg_counter=True)
         await api.publish("s.1", Nats_Incr="10")
         batch = Batch(api.nc)
@@ -215,7 +215,7 @@ class TestChecks:
         assert totals == [b'{"val":"%d"}' % total for total in (10, 11, 13, -7, 17)]
 
     async def test_schedules(self, api: Api) -> None:
-        """One rolls its subject up, which may be written once in the batch."""
+        """A schedule rolls up its subject, to which the batch may write only once."""
         await create(api, allow_msg_schedules=True)
         plan = {"Nats_Schedule": "@every 1h", "Nats_Schedule_Target": "s.target"}
         batch = Batch(api.nc)
@@ -227,14 +227,14 @@ class TestChecks:
         message = await api.nc.jetstream().get_msg("S", 1)
         assert (message.headers or {})["Nats-Rollup"] == "sub"
 
-    @pytest.mark.natsd_only  # nats-server looks at what was sent
+    @pytest.mark.natsd_only  # nats-server checks the size of the sent message
     @pytest.mark.parametrize(
         ("code", "largest", "limits"), [(10097, 65_535, {}), (10054, 300, {"max_msg_size": 300})]
     )
     async def test_what_is_stored_of_schedules_is_no_larger_than_allowed(
         self, api: Api, code: int, largest: int, limits: Json
     ) -> None:
-        """They are stored with a header that says which subject they roll up."""
+        """Schedules are stored with an additional header, `Nats-Rollup`, which counts."""
         await create(api, allow_msg_schedules=True, **limits)
         plan = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "s.target"}
         added = {"Nats-Rollup": "sub", "Nats-Batch-Id": "batch", "Nats-Batch-Sequence": "1"}
@@ -306,7 +306,7 @@ class TestChecks:
         assert (await Batch(api.nc).commit("s.1", Nats_TTL="1h"))["seq"] == 1
 
     async def test_rollups(self, api: Api) -> None:
-        """A subject's only where the batch begins to write to it; the stream's only at first."""
+        """A rollup must be the first message of its subject in the batch, or of the batch."""
         await create(api)
         await Batch(api.nc).fails(10111, "s.1", Nats_Rollup="sub")
         await api.update_stream("S", subjects=["s.>"], allow_atomic=True, allow_rollup_hdrs=True)
@@ -382,7 +382,7 @@ async def test_subjects_are_transformed(api: Api) -> None:
 
 
 async def test_of_no_interest(api: Api) -> None:
-    """Interest retention: sequences are used up, nothing is kept that nobody reads."""
+    """An interest stream stores no message without interest, but uses up its sequence."""
     await create(api, retention="interest")
     await api.create_consumer("S", "C", filter_subject="s.2")
     batch = Batch(api.nc)
@@ -393,7 +393,7 @@ async def test_of_no_interest(api: Api) -> None:
 
 
 async def test_abandoned(start_jetstream: StartJetStream, connect: Connect) -> None:
-    """A gap, too many messages, none for a while: whoever listens is told."""
+    """A gap, too many messages, or a pause too long: an advisory is sent."""
     server = await start_jetstream(limits={"batch": {"max_msgs": 2, "timeout": "1s"}})
     api = Api(await connect(server))
     await create(api)
@@ -438,7 +438,7 @@ async def test_what_was_not_committed_does_not_outlive_the_server(
 
 
 async def test_taken_away_from_a_stream(api: Api) -> None:
-    """Batches under way end with it."""
+    """Batches that are under way end when the stream forbids them."""
     await create(api)
     batch = Batch(api.nc)
     await batch.put("s.1")
@@ -449,7 +449,7 @@ async def test_taken_away_from_a_stream(api: Api) -> None:
 
 
 async def test_many_publishers(api: Api) -> None:
-    """Batches stay together, whoever publishes at the same time."""
+    """The messages of a batch stay together, whoever publishes at the same time."""
     await create(api, storage="file")
 
     async def publish(name: str) -> None:

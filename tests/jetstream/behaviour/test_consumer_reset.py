@@ -1,4 +1,4 @@
-"""CONSUMER.RESET: a consumer begins anew (reference §6.2)."""
+"""CONSUMER.RESET: a consumer starts again from a sequence (nats-server's `resetStartingSeq`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONG = 30 * SECOND
 
 
 async def consumer(api: Api, messages: int = 10, **config: Any) -> Puller:
-    """Stream S on disk with so many messages, and its consumer C."""
+    """Create stream S on disk with `messages` messages and its consumer C; return a puller."""
     await api.create_stream("S", subjects=["s"], storage="file", **config.pop("stream", {}))
     if messages:
         await publish(api, messages)
@@ -33,7 +33,7 @@ async def reset(api: Api, sequence: int | None = None) -> Json:
 
 
 def numbers(info: Json) -> tuple[int, ...]:
-    """Delivered and floor as pairs, pending, pending acks."""
+    """Return delivered and ack floor as pairs, then the pending messages and pending acks."""
     return (
         info["delivered"]["consumer_seq"],
         info["delivered"]["stream_seq"],
@@ -71,9 +71,9 @@ class TestWhere:
         await puller.ask(b"1")
         assert await puller.sequences(1) == [sequence]
 
-    @pytest.mark.natsd_only  # nats-server goes on behind its last message after a restart
+    @pytest.mark.natsd_only  # nats-server resumes after its last message
     async def test_beyond_the_end(self, start_jetstream: StartJetStream, connect: Connect) -> None:
-        """It waits for that sequence, over a restart too."""
+        """The consumer waits for a sequence beyond the end, also after a restart."""
         api = Api(await connect(await start_jetstream()))
         await consumer(api, 3)
         assert (await reset(api, 6))["num_pending"] == 0
@@ -113,7 +113,7 @@ class TestWhere:
             await api.fails("CONSUMER.RESET.S.C", 10025, body)
         await api.fails("CONSUMER.RESET.S.C", 10185, headers={"Nats-Required-Api-Level": "9"})
 
-    @pytest.mark.natsd_only  # nats-server says nothing
+    @pytest.mark.natsd_only  # nats-server does not answer
     async def test_of_nothing(self, api: Api) -> None:
         await api.fails("CONSUMER.RESET.S.C", 10059)
         await api.create_stream("S", subjects=["s"])
@@ -144,7 +144,7 @@ class TestWhatFollows:
         await puller.nothing()
 
     async def test_an_ack_of_before(self, api: Api) -> None:
-        """Of what is not delivered yet again, it changes nothing."""
+        """An ack of an earlier delivery changes nothing until the message is delivered again."""
         puller = await consumer(api, 3)
         await puller.ask(b"3")
         got = await puller.messages(3)
@@ -173,7 +173,7 @@ class TestWhatFollows:
         assert numbers(await api.consumer_info("S", "C")) == (0, 4, 0, 4, 6, 0)
 
     async def test_interest(self, api: Api) -> None:
-        """What is skipped is not needed any more."""
+        """An interest stream drops messages that all consumers have skipped."""
         await api.create_stream("S", subjects=["s"], retention="interest", storage="file")
         for name in ("C", "D"):
             await api.create_consumer("S", name, durable_name=name, ack_policy="explicit")
@@ -185,7 +185,7 @@ class TestWhatFollows:
         assert state["first_seq"] == 3
 
     async def test_work_queue(self, api: Api) -> None:
-        """What is skipped can be come back to; what was acknowledged is gone."""
+        """A second reset can go back to skipped messages; acknowledged ones are gone."""
         puller = await consumer(api, 5, stream={"retention": "workqueue"})
         await puller.ask(b"1")
         await (await puller.message()).ack_sync()

@@ -1,4 +1,4 @@
-"""Consumers: every form of create, start, filters, updates, pause (reference §6.2, §6.5)."""
+"""Consumers: every form of create, start positions, filters, updates and pause."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PULL = {"deliver_policy": "all", "ack_policy": "explicit", "replay_policy": "ins
 
 
 async def stream(api: Api, messages: int = 0, **config: Any) -> None:
-    """Messages 1 s.a, 2 s.b, 3 s.c, 4 s.a, …"""
+    """Create stream S with messages 1 s.a, 2 s.b, 3 s.c, 4 s.a, …"""
     await api.create_stream("S", subjects=["s.>"], **config)
     for number in range(messages):
         await api.publish(f"s.{'abc'[number % 3]}", b"%d" % (number + 1))
 
 
 async def all_of(api: Api, name: str, count: int = 100) -> list[int]:
-    """What the consumer delivers now."""
+    """Return the sequences that the consumer delivers now."""
     puller = await Puller.of(api.nc, "S", name)
     await puller.ask(batch=count, expires=300 * MS, no_wait=False)
     got = []
@@ -107,7 +107,7 @@ class TestCreate:
         )
 
     async def test_again(self, api: Api) -> None:
-        """The same is fine, what may be updated is updated, the rest is refused."""
+        """The same configuration is accepted, allowed changes are made, and others are refused."""
         await stream(api)
         first = await api.create_consumer("S", "C", description="one")
         again = await api.create_consumer("S", "C", description="one")
@@ -124,7 +124,7 @@ class TestCreate:
             await api.refuses_consumer("S", "C", 10012, **change)
 
     async def test_actions(self, api: Api) -> None:
-        """§6.3: create only, update only."""
+        """The actions `create` and `update` refuse an existing and a missing consumer."""
         await stream(api)
         await api.refuses_consumer("S", "C", 10149, action="update")
         await api.create_consumer("S", "C", action="create")
@@ -134,7 +134,7 @@ class TestCreate:
         await api.refuses_consumer("S", "C", 10025, action="burn")
 
     async def test_created_as_it_is_keeps_its_required_level(self, api: Api) -> None:
-        """A negative priority_timeout counts for nothing, but asks for level 1."""
+        """A negative priority_timeout has no effect, but requires API level 1."""
         await stream(api)
         first = await api.create_consumer("S", "C", priority_timeout=-1)
         again = await api.create_consumer("S", "C", action="create")
@@ -160,7 +160,7 @@ class TestCreate:
         await api.create_consumer("S", "A", description="an update is none more")
 
     async def test_limits_of_the_stream(self, api: Api) -> None:
-        """§6.4 consumer_limits: defaults and ceilings."""
+        """The stream's `consumer_limits` set defaults and maximums."""
         limits = {"max_ack_pending": 50, "inactive_threshold": 60 * SECOND}
         await stream(api, consumer_limits=limits)
         config = (await api.create_consumer("S", "C"))["config"]
@@ -210,7 +210,7 @@ class TestStart:
         assert await all_of(api, "C") == [4]
 
     async def test_last_then_all(self, api: Api) -> None:
-        """last_per_subject: the last of each, then everything that comes."""
+        """`last_per_subject` delivers the last message of each subject, then all new ones."""
         await stream(api, 6)
         await api.create_consumer("S", "C", deliver_policy="last_per_subject", filter_subject="s.>")
         for _ in range(2):
@@ -220,7 +220,7 @@ class TestStart:
     async def test_new_one_comes_before_it_was_read(
         self, start_jetstream: StartJetStream, connect: Connect
     ) -> None:
-        """What "new" means was decided when it was created, restarts or not."""
+        """`new` starts at the creation of the consumer, also after restarts."""
         api = Api(await connect(await start_jetstream()))
         await stream(api, 3, storage="file")
         await api.create_consumer("S", "C", deliver_policy="new")
@@ -275,7 +275,7 @@ class TestFilters:
             assert await all_of(api, name) == expected
 
     async def test_changed(self, api: Api) -> None:
-        """What is already past stays past; pending is counted anew."""
+        """Messages before the position are not delivered again; pending is counted anew."""
         await stream(api, 6)
         await api.create_consumer("S", "C", filter_subject="s.a")
         puller = await Puller.of(api.nc, "S", "C")
@@ -352,7 +352,7 @@ class TestPause:
 
 class TestInactive:
     async def test_pull(self, api: Api) -> None:
-        """§6.5: an ephemeral that nobody asks for anything goes; a request keeps it."""
+        """An ephemeral without pull requests is deleted after `inactive_threshold`."""
         await stream(api)
         name = (await api.create_consumer("S", "", inactive_threshold=300 * MS))["name"]
         puller = await Puller.of(api.nc, "S", name)
@@ -427,7 +427,7 @@ ADJUSTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", ADJUSTED)
 async def test_adjusted(api: Api, case: str) -> None:
-    """What is left open or makes no sense takes its default."""
+    """Open and senseless settings take their defaults (`setConsumerConfigDefaults`)."""
     await stream(api)
     given, expected = ADJUSTED[case]
     config = (await api.create_consumer("S", "C", **given))["config"]

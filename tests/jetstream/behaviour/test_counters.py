@@ -1,5 +1,4 @@
-"""Counters: what is published to a subject is added to it (reference §6.4 allow_msg_counter, §6.7
-Nats-Incr)."""
+"""Counters: a published increment is added to the total of its subject (ADR-49)."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ async def create(api: Api, **config: object) -> None:
 
 
 async def total(api: Api, subject: str) -> str:
-    """What the subject's last message says."""
+    """Return the total in the subject's last message."""
     js = api.nc.jetstream()
     message = await js.get_last_msg("S", subject)
     assert message.data is not None
@@ -59,7 +58,7 @@ class TestAdding:
         assert await total(api, "s.a") == "1"
 
     async def test_a_removed_message_no_longer_counts(self, api: Api) -> None:
-        """The total is that of the last message that is there."""
+        """The total is that of the last message that is left."""
         await create(api)
         for _ in range(3):
             await api.publish("s.a", Nats_Incr="10")
@@ -96,7 +95,7 @@ class TestAdding:
         assert bodies == [b'{"val":"2"}', b'{"val":"4"}']
 
     async def test_many_at_once(self, api: Api) -> None:
-        """No sum is lost, whoever asks with whom."""
+        """No increment is lost when many clients publish at once."""
         await create(api, storage="file")
         acks = await asyncio.gather(
             *(api.publish(f"s.{number % 3}", Nats_Incr="1") for number in range(300))
@@ -136,7 +135,7 @@ class TestRefused:
 
     @pytest.mark.natsd_only
     async def test_nobody_else_tells_of_sources(self, api: Api) -> None:
-        """nats-server stores what a publisher says there, and the counter is broken by it."""
+        """A client's `Nats-Counter-Sources` is refused; it breaks nats-server's counter."""
         await create(api)
         await api.refuses_publish("s.a", 10171, Nats_Incr="1", Nats_Counter_Sources="x")
 
@@ -190,9 +189,9 @@ async def test_a_total_can_be_asked_for_directly(api: Api, storage: str) -> None
 
 
 async def test_goes_on_after_a_restart(start_jetstream: StartJetStream, connect: Connect) -> None:
-    """However long ago a counter was last added to."""
+    """Totals are found after a restart, in old blocks too."""
     api = Api(await connect(await start_jetstream()))
-    await create(api, storage="file", max_bytes=128_000)  # so that blocks are small
+    await create(api, storage="file", max_bytes=128_000)  # a small limit makes small blocks
     await api.publish("s.a", Nats_Incr="40")
     for _ in range(10):
         await api.publish("s.b", Nats_Incr="9" * 5_000)

@@ -1,4 +1,4 @@
-"""Two features of one stream or consumer at once, where each alone is proven elsewhere."""
+"""Combinations of two features on one stream or consumer; each alone is tested elsewhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TestDelays:
     @natsd_only
     @fast.STORAGE
     async def test_in_a_fast_batch(self, api: Api, nc: Client, storage: str) -> None:
-        """They are counted, and answered once they are on disk."""
+        """Delayed messages are counted, and acknowledged when they are on disk."""
         await fast.create(api, allow_msg_schedules=True, storage=storage)
         batch = await fast.begin(nc)
         await batch.start()
@@ -100,7 +100,7 @@ class TestPromotion:
 
 class TestCopies:
     async def test_of_atomic_batches(self, api: Api, nc: Client) -> None:
-        """Each of their messages comes over as any other; what was refused does not."""
+        """Each message of a batch is copied like any other; messages of refused batches are not."""
         await atomic.create(api)
         await api.create_stream("M", subjects=[], mirror={"name": "S"})
         await api.create_stream("T", subjects=[], sources=[{"name": "S"}], allow_atomic=True)
@@ -120,7 +120,7 @@ class TestCopies:
         assert headers_of((await messages(api, "T"))[0]) == ["Nats-Stream-Source: S 1 > > s.0"]
 
     async def test_of_delete_markers(self, api: Api) -> None:
-        """A mirror has the marker, too, and makes none of its own."""
+        """A mirror copies delete markers and makes none of its own."""
         await api.create_stream(
             "S",
             subjects=["s.>"],
@@ -139,7 +139,7 @@ class TestCounters:
     async def test_a_batch_after_a_restart(
         self, start_jetstream: StartJetStream, connect: Connect
     ) -> None:
-        """What is added to is in blocks that are not in memory."""
+        """The totals that a batch adds to are found in blocks that are not in memory."""
         api = Api(await connect(await start_jetstream()))
         config = {"allow_msg_counter": True, "storage": "file"}
         await atomic.create(api, **config)
@@ -157,7 +157,7 @@ class TestCounters:
         assert values == {"s.1": b'{"val":"21"}', "s.2": b'{"val":"12"}', "s.3": b'{"val":"13"}'}
 
     async def test_no_schedules(self, api: Api) -> None:
-        """They do not go together, so nothing is scheduled into a counter."""
+        """Counters and schedules exclude each other, so nothing is scheduled into a counter."""
         await api.refuses_stream(
             "S", 10052, subjects=["s"], allow_msg_counter=True, allow_msg_schedules=True
         )
@@ -186,7 +186,7 @@ class TestKeys:
         await puller.nothing()
 
     async def test_a_reset_of_one_that_begins_with_the_last_of_each_subject(self, api: Api) -> None:
-        """None is delivered twice."""
+        """No message is delivered twice."""
         await api.create_stream("S", subjects=["k.>"])
         for subject in ("k.a.1", "k.a.2", "k.b.1"):
             await api.publish(subject, b"x")
@@ -227,7 +227,7 @@ class TestKeys:
 @natsd_only
 class TestDeadLetters:
     async def test_a_reset_owes_nothing(self, api: Api) -> None:
-        """What was given up and could not be copied is delivered anew."""
+        """After a reset, a terminated message that could not be copied is delivered again."""
         await api.create_stream("DEAD", subjects=["dead.>"])
         await api.create_stream("S", subjects=["s"])
         await api.publish("s", b"x")
@@ -276,7 +276,7 @@ class TestDeadLetters:
         await api.until_consumer("S", "C", num_ack_pending=0)
 
     async def test_of_a_key(self, api: Api) -> None:
-        """What is behind a message of its key waits for the copy."""
+        """The next message of the key waits until the dead letter is stored."""
         await api.create_stream("DEAD", subjects=["dead.>"])
         await api.create_stream("S", subjects=["k.>"])
         for _ in range(2):
@@ -288,9 +288,9 @@ class TestDeadLetters:
         assert (await api.stream_state("DEAD"))["messages"] == 1
 
 
-@natsd_only  # nats-server maps the subject of a marker once more
+@natsd_only  # nats-server transforms the subject of a marker again
 async def test_a_marker_is_where_its_message_was(api: Api) -> None:
-    """However the stream maps what is published to it."""
+    """A marker has the subject of its message, although the stream transforms subjects."""
     await api.create_stream(
         "S",
         subjects=["s.>"],

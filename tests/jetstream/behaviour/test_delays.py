@@ -1,4 +1,4 @@
-"""Messages that wait: `Nats-Delay`, on a stream that allows schedules. Beyond nats-server."""
+"""`Nats-Delay` on a stream that allows schedules (docs/delayed-messages.md); not in nats-server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def subjects(api: Api) -> Json:
 
 @STORAGE
 async def test_it_is_seen_when_it_is_time(api: Api, storage: str) -> None:
-    """Until then the stream has no such message; its sequence is used up."""
+    """Until its time the message is not in the stream; the acknowledged sequence is used up."""
     await create(api, storage=storage)
     ack = await api.publish("s.a", b"later", Nats_Delay="300ms", Colour="blue")
     assert ack["seq"] == 1
@@ -52,7 +52,7 @@ async def last_with(api: Api, subject: str, data: bytes) -> Json | None:
 async def test_any_number_of_one_subject_in_the_order_of_their_times(
     api: Api, storage: str
 ) -> None:
-    """Those of the same time in the order of their sequences."""
+    """Messages with the same time come in the order of their sequences."""
     await create(api, storage=storage)
     then = (datetime.now(UTC) + timedelta(seconds=0.4)).isoformat()
     late = (datetime.now(UTC) + timedelta(seconds=0.6)).isoformat()
@@ -87,7 +87,7 @@ async def test_consumers_know_nothing_of_it(api: Api, retention: str) -> None:
 
 
 async def test_limits_do_not_push_it_out(api: Api) -> None:
-    """It is none of the stream's messages; when it is one, it is the newest."""
+    """A waiting message does not count; when it is published, it is the newest."""
     await create(api, max_msgs_per_subject=1, max_msgs=2)
     await api.publish("s.a", b"later", Nats_Delay="300ms")
     await api.publish("s.a", b"later too", Nats_Delay="400ms")
@@ -137,7 +137,7 @@ async def test_taken_back_by_its_sequence(api: Api) -> None:
 
 
 async def test_taken_back_by_a_purge(api: Api) -> None:
-    """Of its subject, or of all; not by one that keeps some."""
+    """A purge of its subject or of all removes it; a purge with `keep` does not."""
     await create(api, storage="file")
     for subject in ("s.a", "s.b", "s.c"):
         await api.publish(subject, Nats_Delay="700ms")
@@ -185,7 +185,7 @@ async def test_it_counts_for_the_account(api: Api) -> None:
 
 
 async def test_after_a_stop(start_jetstream: StartJetStream, connect: Connect) -> None:
-    """What is due by then comes at once, the rest in its time."""
+    """Messages that became due meanwhile come at once, the others at their time."""
     api = Api(await connect(await start_jetstream()))
     await create(api, storage="file")
     first = await api.publish("s.a", b"1", Nats_Delay="200ms", Nats_Msg_Id="1")

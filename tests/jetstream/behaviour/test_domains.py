@@ -1,4 +1,4 @@
-"""A JetStream with a name of its own: `$JS.<domain>.API`, and where the name is told (§6.1)."""
+"""A JetStream domain: `$JS.<domain>.API`, and the answers that name the domain (ADR-15)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ REQUESTS = {
 
 
 async def test_every_request_is_answered_under_the_domain(nc: Client) -> None:
-    """As it is without: the answers are the same but for times."""
+    """No request under the domain's subjects is answered with an error."""
     await Api(nc).create_stream("S", subjects=["s"])
     await Api(nc).create_consumer("S", "D")
     await Api(nc).publish("s")
@@ -63,7 +63,7 @@ async def test_every_request_is_answered_under_the_domain(nc: Client) -> None:
 
 
 async def test_the_domain_is_told(nc: Client) -> None:
-    """Where nats-server tells it: not in the answer to a create, and in no consumer's."""
+    """Stream info names the domain; answers to create and about consumers do not."""
     created = await ask(nc, "STREAM.CREATE.S", STREAM)
     assert "domain" not in created
     for subject in ("INFO", "STREAM.INFO.S"):
@@ -114,7 +114,7 @@ async def test_messages_are_pulled_and_got_through_the_domain(nc: Client) -> Non
 
 @pytest.mark.parametrize("domain", ["hub", "_"])
 async def test_an_acknowledgement_may_name_domain_and_account(nc: Client, domain: str) -> None:
-    """§6.8: the longer form, which other servers use; `_` is no domain."""
+    """The longer form with domain and account is accepted (ADR-15); `_` means no domain."""
     api = Api(nc)
     await api.create_stream("S", subjects=["s"])
     await api.publish("s")
@@ -134,7 +134,7 @@ async def test_an_acknowledgement_may_name_domain_and_account(nc: Client, domain
 
 
 async def test_a_client_that_names_the_domain(nc: Client) -> None:
-    """nats-py's `jetstream(domain=...)`: streams, consumers, key-value and object stores."""
+    """nats-py's `jetstream(domain=...)` works: streams, consumers, key-value and object stores."""
     js = nc.jetstream(domain="hub")
     await js.add_stream(name="S", subjects=["s"])
     assert (await js.publish("s", b"one")).domain == "hub"

@@ -1,4 +1,4 @@
-"""Mirrors and sources through a consumer that was made for them (reference §6.12)."""
+"""Mirrors and sources that read through an existing durable consumer of the origin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ THROUGH = {"name": "C", "deliver_subject": "to.me"}
 
 
 async def make_consumer(api: Api, **settings: object) -> None:
-    """Of the stream O, acknowledged by flow control."""
+    """Create the consumer of stream O, with ack policy `flow_control`."""
     await api.create_consumer(
         "O",
         "C",
@@ -28,7 +28,7 @@ async def make_consumer(api: Api, **settings: object) -> None:
 
 
 async def until_acknowledged(api: Api, sequence: int) -> None:
-    """By the origin's consumer."""
+    """Wait until the origin's consumer has the sequence as its ack floor."""
 
     async def probe() -> Json | None:
         info = await api.consumer_info("O", "C")
@@ -71,7 +71,7 @@ async def test_a_work_queue_lets_go_of_what_is_stored(api: Api) -> None:
     await api.until_messages("O", 0)
 
 
-@pytest.mark.natsd_only  # nats-server keeps it to itself
+@pytest.mark.natsd_only  # nats-server does not report it
 async def test_the_consumer_is_not_there(api: Api) -> None:
     await api.create_stream("O", subjects=["o"])
     await api.create_stream("S", subjects=[], sources=[{"name": "O", "consumer": THROUGH}])

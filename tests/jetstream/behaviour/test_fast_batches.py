@@ -1,4 +1,4 @@
-"""Fast batches: stored as they come, answered every so many messages (reference §6.7)."""
+"""Fast batches: messages are stored as they come, and acknowledged in groups (ADR-50)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START, APPEND, COMMIT, COMMIT_BEFORE, PING = range(5)
 
 
 class Batch:
-    """What its publisher sends and hears; `answers` is the subscription to its inbox."""
+    """The publisher's side of a batch; `answers` is the subscription to its inbox."""
 
     def __init__(
         self, nc: Client, inbox: str, answers: Subscription, *, flow: int, gaps: str
@@ -44,7 +44,7 @@ class Batch:
         )
 
     async def start(self, subject: str = "s.1", **headers: str) -> Json:
-        """The first message, and the flow message that answers it."""
+        """Send the first message and return the flow message that answers it."""
         await self.send(START, subject, **headers)
         return await self.heard()
 
@@ -58,7 +58,7 @@ class Batch:
         return error_text(answer["error"], code)
 
     async def silent(self) -> bool:
-        """Nothing more is there once the server has answered everything before."""
+        """Return whether no more answers have come once everything before is answered."""
         await self.nc.request("$JS.API.INFO", b"", 5)
         return self.answers.pending_msgs == 0
 
@@ -79,7 +79,7 @@ def ack(sequence: int, messages: int) -> Json:
 
 @STORAGE
 async def test_stored_as_they_come(api: Api, storage: str) -> None:
-    """The first message is answered with how often the server will answer."""
+    """The first answer tells how often the server will acknowledge."""
     await create(api, storage=storage)
     batch = await begin(api.nc, flow=3)
     assert await batch.start() == ack(0, 3)
@@ -152,7 +152,7 @@ async def test_several_publishers_begin_slowly_and_share(api: Api) -> None:
 
 class TestGaps:
     async def test_end_the_batch(self, api: Api) -> None:
-        """What came before is stored, and acknowledged."""
+        """The earlier messages are stored and acknowledged."""
         await create(api)
         batch = await begin(api.nc)
         await batch.start()
@@ -175,7 +175,7 @@ class TestGaps:
         assert await batch.heard() == {"stream": "S", "seq": 3, "batch": "fast", "count": 5}
 
     async def test_backwards(self, api: Api) -> None:
-        """The same sequence again ends the batch, whatever it allows."""
+        """A repeated sequence ends the batch, also if gaps are allowed."""
         await create(api)
         for gaps in ("ok", "fail"):
             batch = await begin(api.nc, gaps=gaps, batch_id=gaps)
@@ -264,7 +264,7 @@ class TestRefused:
         assert (await api.nc.jetstream().get_msg("S", 1)).headers == {"Other": "x"}
 
     async def test_the_first_message(self, api: Api) -> None:
-        """As a publish alone, and the batch is none."""
+        """An error in the first message is answered as to a single publish; no batch begins."""
         await create(api)
         batch = await begin(api.nc)
         await batch.send(START, Nats_Expected_Last_Sequence="7")
@@ -330,7 +330,7 @@ class TestDuplicates:
 
 
 async def test_forgotten_when_idle(start_jetstream: StartJetStream, connect: Connect) -> None:
-    """What was stored stays."""
+    """The stored messages stay."""
     server = await start_jetstream(limits={"batch": {"timeout": "100ms"}})
     api = Api(await connect(server))
     await create(api)
@@ -346,7 +346,7 @@ async def test_forgotten_when_idle(start_jetstream: StartJetStream, connect: Con
 
 
 async def test_with_atomic_batches(api: Api) -> None:
-    """A fast batch's reply says what a message is, whatever its headers say."""
+    """The reply subject makes a message part of a fast batch, whatever its headers are."""
     await create(api, allow_atomic=True)
     batch = await begin(api.nc)
     await batch.start(Nats_Batch_Id="atomic", Nats_Batch_Sequence="1")
@@ -355,7 +355,7 @@ async def test_with_atomic_batches(api: Api) -> None:
 
 @STORAGE
 async def test_fifty_publishers(api: Api, storage: str) -> None:
-    """Each keeps as much under way as it may, and every message is there in its order."""
+    """Each of 50 publishers fills its window, and every message is stored in its order."""
     await create(api, storage=storage)
 
     async def publish(name: str) -> Json:

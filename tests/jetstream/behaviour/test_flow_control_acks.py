@@ -1,4 +1,4 @@
-"""Ack policy `flow_control`: answers to flow control acknowledge (reference §6.5, §6.9)."""
+"""Ack policy `flow_control`: answers to flow control acknowledge (`AckFlowControl`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.jetstream.behaviour.puller import sequence_of, status_of
 
 
 async def consumer(api: Api, messages: int, **config: Any) -> Subscription:
-    """Stream S with so many messages, and consumer C, which sends them to `d`."""
+    """Create stream S with `messages` messages, and consumer C, which delivers to `d`."""
     await api.create_stream("S", subjects=["s"], **config.pop("stream", {}))
     for _ in range(messages):
         await api.publish("s", b"x")
@@ -26,7 +26,7 @@ async def consumer(api: Api, messages: int, **config: Any) -> Subscription:
 
 
 async def until_asked(heard: Subscription) -> tuple[list[int], Msg]:
-    """The messages, and the flow control request behind them."""
+    """Return the messages, and the flow control request after them."""
     sequences = []
     while True:
         msg = await heard.next_msg(10)
@@ -120,7 +120,7 @@ async def test_a_work_queue_lets_go(api: Api) -> None:
     assert (await api.until_messages("S", 1))["first_seq"] == 3
 
 
-@pytest.mark.natsd_only  # nats-server takes the form that it sends, which a feature flag chooses
+@pytest.mark.natsd_only  # nats-server accepts only one form, which a feature flag chooses
 async def test_an_answer_that_names_domain_and_account(api: Api) -> None:
     heard = await consumer(api, 4)
     _, request = await until_asked(heard)

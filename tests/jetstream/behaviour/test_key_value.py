@@ -1,4 +1,4 @@
-"""Key-value and object stores, and services, as nats-py makes them (ADR-8, ADR-20, ADR-32)."""
+"""Key-value stores, object stores and services with nats-py (ADR-8, ADR-20, ADR-32)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TestKeyValue:
         assert old.value == b"3"
 
     async def test_create_and_update(self, js: JetStreamContext) -> None:
-        """Compare and set: one writer wins."""
+        """Compare and set: only one writer succeeds."""
         kv = await bucket(js)
         assert await kv.create("name", b"1") == 1
         with pytest.raises(KeyWrongLastSequenceError):
@@ -86,7 +86,7 @@ class TestKeyValue:
         assert sorted(await kv.keys()) == ["a.1", "b.1"]
 
     async def test_watch(self, js: JetStreamContext) -> None:
-        """What is there, a mark that this was all, and what comes."""
+        """A watch delivers the present entries, an end mark, and then new entries."""
         kv = await bucket(js)
         await kv.put("a", b"1")
         await kv.put("b", b"2")
@@ -132,7 +132,7 @@ class TestKeyValue:
 class TestObjects:
     @STORAGE
     async def test_put_get(self, js: JetStreamContext, storage: StorageType) -> None:
-        """In chunks of 128 KiB, with a digest."""
+        """An object is stored in chunks of 128 KiB with a digest."""
         store = await js.create_object_store("O", storage=storage)
         data = random.Random(1).randbytes(1_000_000)
         info = await store.put("picture", data)
@@ -142,7 +142,7 @@ class TestObjects:
         assert [entry.name for entry in await store.list()] == ["picture"]
 
     async def test_replaced(self, js: JetStreamContext, api: Api) -> None:
-        """The chunks of the one before go."""
+        """The chunks of the replaced object are removed."""
         store = await js.create_object_store("O", storage=StorageType.MEMORY)
         await store.put("x", b"1" * 300_000)
         await store.put("x", b"2" * 200_000)
@@ -167,7 +167,7 @@ class TestObjects:
 
 
 async def test_service(nc: Client) -> None:
-    """A micro service answers, and tells of itself."""
+    """A micro service answers, and describes itself."""
 
     async def double(request: nats.micro.Request) -> None:
         await request.respond(request.data * 2)

@@ -1,5 +1,4 @@
-"""Lifetimes of single messages, and the markers that they leave (reference §6.4 allow_msg_ttl,
-subject_delete_marker_ttl; §6.7 Nats-TTL, Nats-Marker-Reason)."""
+"""Per-message TTLs, and the delete markers that they leave (ADR-43)."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ STORAGE = pytest.mark.parametrize("storage", ["memory", "file"])
 
 @STORAGE
 async def test_gone_when_it_is_over(api: Api, storage: str) -> None:
-    """One message goes, the others stay."""
+    """The expired message is removed, and the others stay."""
     await api.create_stream("S", storage=storage, subjects=["s.*"], allow_msg_ttl=True)
     await api.publish("s.1")
     await api.publish("s.2", Nats_TTL="1")
@@ -34,7 +33,7 @@ async def test_before_the_age_of_the_stream(api: Api) -> None:
 
 
 async def test_never(api: Api) -> None:
-    """`never` outlives the age of the stream."""
+    """`never` outlives the stream's max_age."""
     await api.create_stream("S", allow_msg_ttl=True, max_age=200 * MS, duplicate_window=100 * MS)
     await api.publish("s", Nats_TTL="never")
     await api.publish("s")
@@ -60,7 +59,7 @@ async def test_passes_while_the_server_is_down(
 
 
 async def test_allowed_for_ever(api: Api) -> None:
-    """§6.4: it can be allowed later, and then not be taken back."""
+    """`allow_msg_ttl` can be enabled later, and never disabled again."""
     await api.create_stream("S")
     await api.refuses_publish("s", 10166, Nats_TTL="1m")
     await api.update_stream("S", allow_msg_ttl=True)
@@ -71,7 +70,7 @@ async def test_allowed_for_ever(api: Api) -> None:
 class TestMarkers:
     @STORAGE
     async def test_stands_for_the_last_of_a_subject(self, api: Api, storage: str) -> None:
-        """It says why, lives for its own time, and leaves none itself."""
+        """A marker names its reason, has its own lifetime, and leaves no marker itself."""
         created = await api.create_stream(
             "S", subjects=["s.*"], storage=storage, subject_delete_marker_ttl=SECOND
         )
@@ -114,7 +113,7 @@ class TestMarkers:
     async def test_no_message_goes_before_a_marker_that_was_there(
         self, api: Api, headers: dict[str, str], stored: dict[str, str]
     ) -> None:
-        """A lifetime that is shorter than that of markers is raised to it, in the headers too."""
+        """A lifetime shorter than the marker's is raised to it, in the headers too."""
         await api.create_stream("S", subject_delete_marker_ttl=60 * SECOND)
         await api.nc.request("s", b"x", headers=headers)
         message = await api.nc.jetstream().get_msg("S", 1)
@@ -145,7 +144,7 @@ class TestMarkers:
         assert state["last_seq"] == 5
 
     async def test_a_purged_key_leaves_none(self, api: Api) -> None:
-        """The client's own marker is one."""
+        """An expired purge marker of a client leaves no further marker."""
         await api.create_stream("S", subjects=["s.*"], subject_delete_marker_ttl=SECOND)
         purge = {"KV-Operation": "PURGE", "Nats-TTL": "1", "Nats-Rollup": "sub"}
         await api.nc.request("s.a", b"", headers=purge)

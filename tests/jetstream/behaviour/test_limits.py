@@ -1,4 +1,4 @@
-"""Limits of a stream and what happens at each (reference §6.4: max_*, discard)."""
+"""Limits of a stream, and the policy at each (max_*, discard)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_oldest_goes_first(api: Api, storage: str) -> None:
 
 @STORAGE
 async def test_bytes(api: Api, storage: str) -> None:
-    """The limit is on stored bytes, headers and overhead counted."""
+    """The limit counts stored bytes, with headers and overhead."""
     await api.create_stream("S", storage=storage, max_bytes=1000)
     await api.fill("s", 30, b"x" * 100)
     state = await api.stream_state("S")
@@ -33,7 +33,7 @@ async def test_bytes(api: Api, storage: str) -> None:
 
 @STORAGE
 async def test_messages_per_subject(api: Api, storage: str) -> None:
-    """Each subject keeps its newest, whatever others do."""
+    """Each subject keeps its newest messages, independent of other subjects."""
     await api.create_stream("S", storage=storage, subjects=["s.*"], max_msgs_per_subject=2)
     for number in range(9):
         await api.publish(f"s.{number % 3}", b"%d" % number)
@@ -54,7 +54,7 @@ async def test_per_subject_lowered(api: Api) -> None:
 
 @STORAGE
 async def test_new_ones_refused(api: Api, storage: str) -> None:
-    """§6.3, 10077: which limit was reached is said; the sequence is not used up."""
+    """Error 10077 names the reached limit, and the sequence is not used up."""
     await api.create_stream("S", storage=storage, max_msgs=2, discard="new")
     await api.fill("s", 2)
     assert await api.refuses_publish("s", 10077) == "maximum messages exceeded"
@@ -79,7 +79,7 @@ async def test_a_message_larger_than_the_stream(api: Api) -> None:
 
 
 async def test_new_per_subject(api: Api) -> None:
-    """§6.4 discard_new_per_subject: a full subject refuses, others take."""
+    """With discard_new_per_subject a full subject refuses messages, and others accept them."""
     await api.create_stream(
         "S",
         subjects=["s.*"],
@@ -95,7 +95,7 @@ async def test_new_per_subject(api: Api) -> None:
 
 
 async def test_new_with_per_subject_limit_alone(api: Api) -> None:
-    """Without discard_new_per_subject the older of a subject makes room, discard new or not."""
+    """Without discard_new_per_subject a subject's oldest message goes, also with discard new."""
     await api.create_stream(
         "S", subjects=["s.*"], max_msgs_per_subject=1, max_msgs=2, discard="new"
     )
@@ -109,7 +109,7 @@ async def test_new_with_per_subject_limit_alone(api: Api) -> None:
 
 
 async def test_message_size(api: Api) -> None:
-    """§6.3, 10054: headers count."""
+    """Headers count towards max_msg_size (10054)."""
     await api.create_stream("S", max_msg_size=50)
     await api.publish("s", b"x" * 50)
     await api.refuses_publish("s", 10054, b"x" * 51)
@@ -118,7 +118,7 @@ async def test_message_size(api: Api) -> None:
 
 
 async def test_headers_too_large(api: Api) -> None:
-    """§6.7: 64 KiB of headers at most (10097)."""
+    """Headers may have at most 64 KiB (10097)."""
     await api.create_stream("S")
     await api.publish("s", b"", Large="x" * 60_000)
     await api.refuses_publish("s", 10097, b"", Large="x" * 66_000)
@@ -126,7 +126,7 @@ async def test_headers_too_large(api: Api) -> None:
 
 @STORAGE
 async def test_age(api: Api, storage: str) -> None:
-    """§6.4: a message goes when it is max_age old, with nobody looking."""
+    """A message is removed when it is max_age old, without any request."""
     await api.create_stream("S", storage=storage, max_age=150 * MS, duplicate_window=100 * MS)
     await api.fill("s", 3)
     assert (await api.stream_state("S"))["messages"] == 3
@@ -154,7 +154,7 @@ async def test_age_passes_while_the_server_is_down(
 
 
 async def test_no_ack(api: Api) -> None:
-    """§6.4 no_ack: stored, not answered; only such a stream may take every subject."""
+    """With no_ack messages are not answered; only such a stream may take every subject."""
     await api.create_stream("S", no_ack=True)
     inbox = api.nc.new_inbox()
     answers = await api.nc.subscribe(inbox)
@@ -175,7 +175,7 @@ async def test_without_reply_nothing_is_answered(api: Api) -> None:
 async def test_account_streams_use_up_memory(
     start_jetstream: StartJetStream, connect: Connect
 ) -> None:
-    """§6.3: reserved bytes refuse a stream (10028, 10047), used ones a message."""
+    """Reserved bytes refuse a new stream (10028, 10047), used bytes a message."""
     server = await start_jetstream(max_memory_store=10_000, max_file_store=20_000)
     api = Api(await connect(server))
     await api.refuses_stream("M", 10028, max_bytes=10_001)
@@ -190,12 +190,12 @@ async def test_account_streams_use_up_memory(
     while "error" not in (answer := await api.publish("n", b"x" * 1000)):
         stored += 1
     assert answer["error"]["err_code"] in (10023, 10028)
-    assert stored in (9, 10)  # nats-server takes the message that goes over, and no more
+    assert stored in (9, 10)  # nats-server accepts one message beyond the limit
     assert (await api.stream_state("N"))["messages"] == stored
 
 
 async def test_settings_of_the_server(start_jetstream: StartJetStream, connect: Connect) -> None:
-    """§2.8 limits: a ceiling for max_ack_pending, and the duplicate window."""
+    """The server's `limits {}` set a maximum for max_ack_pending, and the duplicate window."""
     server = await start_jetstream(limits={"max_ack_pending": 100, "duplicate_window": "30s"})
     api = Api(await connect(server))
     info = await api.create_stream("S")
@@ -207,6 +207,6 @@ async def test_settings_of_the_server(start_jetstream: StartJetStream, connect: 
 
 
 async def test_lenient(start_jetstream: StartJetStream, connect: Connect) -> None:
-    """§2.8 strict: off, unknown fields are ignored."""
+    """With `strict: false` unknown fields are ignored."""
     api = Api(await connect(await start_jetstream(strict=False)))
     await api.ok("STREAM.CREATE.S", json.dumps({"name": "S", "unheard_of": 1}).encode())

@@ -1,4 +1,4 @@
-"""Messages of a stream: get, delete, purge (reference §6.2)."""
+"""Messages of a stream: get, delete, purge and direct get (ADR-31)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STORAGE = pytest.mark.parametrize("storage", ["memory", "file"])
 
 
 async def orders(api: Api, storage: str = "memory") -> None:
-    """1 a, 2 b, 3 a, 4 b, 5 a, 6 b."""
+    """Publish 1 a, 2 b, 3 a, 4 b, 5 a, 6 b."""
     await api.create_stream("S", storage=storage, subjects=["s.>"], allow_direct=True)
     for number in range(1, 7):
         await api.publish("s.a" if number % 2 else "s.b", b"%d" % number)
@@ -39,7 +39,7 @@ class TestGet:
         assert await get(api, next_by_subj="s.>", seq=6) == (6, "s.b", b"6")
 
     async def test_nothing_found(self, api: Api) -> None:
-        """10037, whatever way it was looked for."""
+        """The answer is 10037, however the message was looked for."""
         await orders(api)
         await api.ok("STREAM.MSG.DELETE.S", {"seq": 3})
         requests: list[dict[str, Any]] = [
@@ -69,7 +69,7 @@ class TestGet:
         await api.fails("STREAM.MSG.GET.T", 10059, {"seq": 1})
 
     async def test_from_a_time(self, api: Api) -> None:
-        """The first at or after `start_time`, of a subject or of all."""
+        """`start_time` finds the first message at or after it, of a subject or of all."""
         await orders(api)
         times = {}
         for sequence in range(1, 7):
@@ -106,14 +106,14 @@ class TestDelete:
         await api.fails("STREAM.MSG.GET.S", 10037, {"seq": 2})
         for sequence in (2, 99):
             response = await api.request("STREAM.MSG.DELETE.S", {"seq": sequence})
-            # nats-server: "sequence 99 not found", but of a file "stream store EOF"
+            # nats-server: "sequence 99 not found", but "stream store EOF" for a file stream
             assert response["error"]["err_code"] in (10043, 10057)
         state = await api.stream_state("S", subjects_filter=">")
         assert state["messages"] == 5
         assert state["subjects"] == {"s.a": 3, "s.b": 2}
 
     async def test_ends_of_the_stream(self, api: Api) -> None:
-        """The first sequence moves on; the last never moves back."""
+        """The first sequence moves forward; the last never moves back."""
         await orders(api)
         await api.ok("STREAM.MSG.DELETE.S", {"seq": 1})
         await api.ok("STREAM.MSG.DELETE.S", {"seq": 6})
@@ -191,7 +191,7 @@ class TestPurge:
         assert (await api.stream_state("S"))["first_seq"] in (0, 1)
 
     async def test_beyond_the_end(self, api: Api) -> None:
-        """A purge up to a sequence not reached yet moves the stream there."""
+        """A purge up to a sequence beyond the end moves the stream there."""
         await orders(api)
         await api.ok("STREAM.PURGE.S", {"seq": 100})
         state = await api.stream_state("S")
@@ -225,7 +225,7 @@ class TestPurge:
 
 
 class TestDirectGet:
-    """§6.11: one reply, a plain message with what was asked in headers."""
+    """One reply: a plain message with the stream's data in headers (ADR-31)."""
 
     async def direct(self, api: Api, body: Any = b"", subject: str = "S") -> tuple[str, bytes]:
         reply = await api.raw(f"DIRECT.GET.{subject}", body)
@@ -288,7 +288,7 @@ class TestDirectGet:
         assert found == [(str(number + 1), b"%d" % number) for number in range(100)]
 
     async def test_without_headers(self, api: Api) -> None:
-        """`no_hdr` leaves out those of the message, and those of the server with them."""
+        """`no_hdr` omits the headers of the message, and those of the server."""
         await api.create_stream("S", allow_direct=True)
         await api.publish("s", b"x", Mine="1")
         reply = await api.raw("DIRECT.GET.S", {"seq": 1, "no_hdr": True})

@@ -1,4 +1,4 @@
-"""Mirrors (reference §6.12)."""
+"""Mirrors of streams (nats-server's `setupMirrorConsumer`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.jetstream.behaviour.copies import data_of, message, messages, until_i
 
 
 async def mirror(api: Api, name: str, **settings: object) -> None:
-    """Of the stream O, unless `mirror` says otherwise."""
+    """Create a mirror of stream O, unless `mirror` says otherwise."""
     await api.create_stream(name, **{"subjects": [], "mirror": {"name": "O"}, **settings})
 
 
@@ -49,7 +49,7 @@ async def test_an_origin_that_begins_late(api: Api) -> None:
 
 
 async def test_what_is_purged_while_it_looks_stays(api: Api) -> None:
-    """A mirror keeps what it has."""
+    """A mirror keeps messages that the origin purges."""
     await api.create_stream("O", subjects=["o"])
     await api.fill("o", 5)
     await mirror(api, "M")
@@ -68,7 +68,7 @@ async def test_nobody_publishes_to_it(api: Api, nc: Client) -> None:
 
 
 async def test_duplicates_are_the_origins_business(api: Api) -> None:
-    """An id that the origin took again, when its window was over, is a message of the mirror."""
+    """A message whose id the origin accepted again after its window is stored in the mirror."""
     await api.create_stream("O", subjects=["o"], duplicate_window=100_000_000)
 
     async def taken_again() -> dict[str, object] | None:
@@ -208,7 +208,7 @@ async def test_goes_on_after_a_restart(start_jetstream: StartJetStream, connect:
     assert await messages(api, "M") == await messages(api, "O")
 
 
-@pytest.mark.natsd_only  # nats-server does not map what it sends itself
+@pytest.mark.natsd_only  # nats-server does not transform messages that it sends itself
 async def test_a_domains_api(start_jetstream: StartJetStream, connect: Connect) -> None:
     api = Api(await connect(await start_jetstream(domain="hub")))
     delivered = await api.nc.subscribe("elsewhere.M.*")

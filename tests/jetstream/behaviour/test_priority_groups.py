@@ -1,4 +1,4 @@
-"""Priority groups: overflow, pinned clients, priorities (ADR-42, reference §6.10)."""
+"""Priority groups: overflow, pinned clients and priorities (ADR-42)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TestRules:
         await consumer(api, "overflow", priority_groups=["azAZ09/_=-aaaaaa"])
 
     async def test_what_is_filled_in(self, api: Api) -> None:
-        """Two minutes for a pin; who needs groups needs API level 1."""
+        """A pin lasts two minutes by default; groups require API level 1."""
         await consumer(api, "pinned_client")
         config = (await api.consumer_info("S", "C"))["config"]
         assert config["priority_timeout"] == 120 * SECOND
@@ -122,7 +122,7 @@ class TestRequests:
         assert await puller.line() == f"400 Bad Request - {text}"
 
     async def test_a_number_names_no_group(self, api: Api) -> None:
-        """As old clients ask: it is served."""
+        """A request that is a plain number, as of old clients, names no group and is served."""
         await consumer(api, "overflow", 3)
         puller = await Puller.of(api.nc, "S", "C")
         await puller.ask(b"2")
@@ -212,7 +212,7 @@ class TestPinnedClient:
         assert await puller.line() == "423 Nats-Pin-Id mismatch"
 
     async def test_a_pin_that_is_no_more(self, api: Api) -> None:
-        """It is told when there is a message, and somebody else is pinned."""
+        """A client with an old pin gets a status when there is a message; another is pinned."""
         await consumer(api, "pinned_client")
         old, new = [await Puller.of(api.nc, "S", "C") for _ in range(2)]
         await old.ask(group="A", id="old", batch=7, max_bytes=500, expires=LONG)
@@ -252,7 +252,7 @@ class TestPinnedClient:
         await api.fails("CONSUMER.UNPIN.T.C", 10059, {"group": "A"})
 
     async def test_a_pin_ends(self, api: Api) -> None:
-        """Unless the client asks again in time."""
+        """A pin ends unless the client asks again in time."""
         await consumer(api, "pinned_client", 2, priority_timeout=300 * MS)
         first, second = [await Puller.of(api.nc, "S", "C") for _ in range(2)]
         await first.ask(group="A")

@@ -1,4 +1,4 @@
-"""Publishing: acknowledgements, duplicates, preconditions, rollup (reference §6.7)."""
+"""Publishing: acknowledgements, duplicates, preconditions and rollups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_no_stream(api: Api) -> None:
 
 
 async def test_in_order_of_publishing(api: Api) -> None:
-    """Asynchronous publishes are acknowledged one by one, sequences in their order."""
+    """Asynchronous publishes are acknowledged one by one, in the order of their sequences."""
     await api.create_stream("S", storage="file")
     inbox = api.nc.new_inbox()
     acks = await api.nc.subscribe(inbox)
@@ -37,7 +37,7 @@ async def test_in_order_of_publishing(api: Api) -> None:
 
 
 class TestDuplicates:
-    """`Nats-Msg-Id` within `duplicate_window`."""
+    """Duplicates by `Nats-Msg-Id` within `duplicate_window`."""
 
     @STORAGE
     async def test_known(self, api: Api, storage: str) -> None:
@@ -72,7 +72,7 @@ class TestDuplicates:
         assert sequence == 2
 
     async def test_removed_message_is_still_known(self, api: Api) -> None:
-        """Purge and delete do not make an id unknown."""
+        """Ids of purged and deleted messages stay known."""
         await api.create_stream("S")
         await api.publish("s", Nats_Msg_Id="a")
         await api.publish("s", Nats_Msg_Id="b")
@@ -95,7 +95,7 @@ class TestDuplicates:
         assert (await api.publish("s", Nats_Msg_Id="id-5"))["seq"] == 6
 
     async def test_sent_at_once(self, api: Api) -> None:
-        """A duplicate that comes before its original is on disk is one, too."""
+        """A duplicate that arrives before its original is on disk is recognised too."""
         await api.create_stream("S", storage="file")
         acks = await asyncio.gather(*(api.publish("s", Nats_Msg_Id="a") for _ in range(30)))
         assert {ack["seq"] for ack in acks} == {1}
@@ -110,7 +110,7 @@ class TestDuplicates:
 
 
 class TestExpectations:
-    """`Nats-Expected-*`: all or nothing, and the reason told."""
+    """`Nats-Expected-*`: a message is stored or refused with the reason."""
 
     async def test_stream(self, api: Api) -> None:
         await api.create_stream("S")
@@ -150,7 +150,7 @@ class TestExpectations:
 
     @STORAGE
     async def test_last_sequence_of_the_subject(self, api: Api, storage: str) -> None:
-        """The compare-and-set that a key-value store rests on."""
+        """The compare-and-set of key-value stores (ADR-8)."""
         await api.create_stream("S", storage=storage, subjects=["s.*"])
         header = "Nats_Expected_Last_Subject_Sequence"
         await api.publish("s.1", **{header: "0"})
@@ -162,7 +162,7 @@ class TestExpectations:
         assert (await api.publish("s.1", **{header: "0"}))["seq"] == 4
 
     async def test_of_another_subject(self, api: Api) -> None:
-        """`-Subject` names which subject's last sequence is meant; it may have wildcards."""
+        """The `-Subject` header chooses the expected sequence's subject; wildcards are allowed."""
         await api.create_stream("S", subjects=["s.>"])
         sequence, subject = (
             "Nats_Expected_Last_Subject_Sequence",
@@ -181,7 +181,7 @@ class TestExpectations:
         assert sorted(outcome.get("seq", 0) for outcome in outcomes) == [0] * 19 + [1]
 
     async def test_which_is_told_first(self, api: Api) -> None:
-        """Of a duplicate only what comes before the look at its id is looked at."""
+        """For a duplicate only the checks before the check of its id are made."""
         await api.create_stream("S", subjects=["s.*"])
         await api.publish("s.1", Nats_Msg_Id="a")
         duplicate = {"stream": "S", "seq": 1, "duplicate": True}
@@ -216,13 +216,13 @@ class TestExpectations:
         assert (await api.stream_state("S"))["last_seq"] >= 1
 
     async def test_required_api_level_is_for_requests(self, api: Api) -> None:
-        """§6.1: it is not looked at in a publish."""
+        """Required API levels are not checked in publishes, only in requests."""
         await api.create_stream("S")
         await api.publish("s", Nats_Required_Api_Level="100")
 
 
 class TestRollup:
-    """`Nats-Rollup` replaces all before: of the subject, or of the stream."""
+    """`Nats-Rollup` replaces all earlier messages of the subject, or of the stream."""
 
     @STORAGE
     async def test_subject(self, api: Api, storage: str) -> None:

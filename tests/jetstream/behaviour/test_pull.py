@@ -1,4 +1,4 @@
-"""Pull requests: batches, waiting, limits, and every status (reference §6.10)."""
+"""Pull requests: batches, waiting, limits, and every status (ADR-13)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.jetstream.behaviour.puller import Puller, deliveries_of, pending_of, 
 
 
 async def consumer(api: Api, messages: int = 0, **config: Any) -> Puller:
-    """Stream S with so many messages of 10 bytes, and its consumer C."""
+    """Create stream S with `messages` messages of 10 bytes, and consumer C; return a puller."""
     await api.create_stream("S", subjects=["s", "s.>"])
     for number in range(messages):
         await api.publish("s", b"%10d" % (number + 1))
@@ -53,7 +53,7 @@ class TestRequests:
         await puller.nothing()
 
     async def test_reply_subject(self, api: Api) -> None:
-        """§6.8: delivered, sequences, time, pending."""
+        """The reply subject tells deliveries, sequences, time and pending messages (ADR-15)."""
         puller = await consumer(api, 3)
         await api.ok("STREAM.MSG.DELETE.S", {"seq": 2})
         await puller.ask(batch=2)
@@ -65,7 +65,7 @@ class TestRequests:
         assert (pending_of(first), pending_of(last)) == (1, 0)
 
     async def test_unheard_of(self, api: Api) -> None:
-        """JSON that cannot be understood is refused; what is no number either asks for one."""
+        """A broken JSON object is refused; other bodies that are no number ask for one message."""
         puller = await consumer(api, 3)
         for body in (b"{", b'{"batch":"2"}', b'{"expires":"1s"}', b'{"batch":1}}'):
             await puller.ask(body)
@@ -76,7 +76,7 @@ class TestRequests:
         await puller.nothing()
 
     async def test_absurd_numbers(self, api: Api) -> None:
-        """A batch that is none counts as one."""
+        """A batch below 1 counts as 1."""
         puller = await consumer(api, 4)
         for sequence, body in enumerate((b"0", b"-5", b'{"batch":0}', b'{"batch":-1}'), 1):
             await puller.ask(body)
@@ -91,7 +91,7 @@ class TestNoWait:
         assert await puller.line() == "404 No Messages"
 
     async def test_as_much_as_there_is(self, api: Api) -> None:
-        """The batch ends with 408 when fewer were there."""
+        """The batch ends with a status, 404 or 408, if there are fewer messages."""
         puller = await consumer(api, 2)
         await puller.ask(batch=5, no_wait=True)
         assert await puller.sequences(2) == [1, 2]
@@ -105,7 +105,7 @@ class TestNoWait:
         await puller.nothing()
 
     async def test_at_the_limit_of_acks(self, api: Api) -> None:
-        """It does not wait for acknowledgements: what comes after them is for the next request."""
+        """A no_wait request does not wait for acks: later messages are for the next request."""
         puller = await consumer(api, 5, max_ack_pending=2)
         await puller.ask(batch=4, no_wait=True, expires=5 * SECOND, idle_heartbeat=100 * MS)
         messages = await puller.messages(2)
@@ -161,7 +161,7 @@ class TestExpiry:
         assert await later.sequences(1) == [1]
 
     async def test_with_no_wait(self, api: Api) -> None:
-        """no_wait with expires: takes what is there, waits if there is nothing."""
+        """With no_wait and expires a request takes the present messages, or waits if none."""
         puller = await consumer(api)
         await puller.ask(batch=1, expires=100 * MS, no_wait=True)
         assert await puller.line() == "408 Request Timeout"
@@ -172,7 +172,7 @@ class TestExpiry:
 
 class TestBytes:
     async def test_ends_the_batch(self, api: Api) -> None:
-        """Subject, reply and headers count as well as the data."""
+        """Subject, reply and headers count like the data."""
         puller = await consumer(api, 10)
         await puller.ask(batch=10, max_bytes=160, no_wait=True)
         got = [await puller.next()]
@@ -230,7 +230,7 @@ class TestLimits:
         assert await puller.sequences(1) == [1]
 
     async def test_waiting(self, api: Api) -> None:
-        """More requests than max_waiting are refused; those that wait go on waiting."""
+        """Requests beyond max_waiting are refused; the waiting ones go on."""
         puller = await consumer(api, max_waiting=2)
         others = [await Puller.of(api.nc, "S", "C") for _ in range(2)]
         for other in others:
@@ -243,7 +243,7 @@ class TestLimits:
         assert await others[1].sequences(1) == [2]
 
     async def test_room_of_those_who_left(self, api: Api) -> None:
-        """A request nobody listens to any more makes room."""
+        """A request without a listener makes room."""
         puller = await consumer(api, max_waiting=1)
         gone = await Puller.of(api.nc, "S", "C")
         await gone.ask(batch=1)
@@ -257,7 +257,7 @@ class TestLimits:
 
 class TestFairness:
     async def test_one_after_the_other(self, api: Api) -> None:
-        """Requests are served in turn, a message each, not one batch before the next."""
+        """Requests are served in turn, one message each."""
         await consumer(api)
         pullers = [await Puller.of(api.nc, "S", "C") for _ in range(3)]
         for puller in pullers:
@@ -267,7 +267,7 @@ class TestFairness:
         assert [await puller.sequences(2) for puller in pullers] == [[1, 4], [2, 5], [3, 6]]
 
     async def test_gone_listener_loses_nothing(self, api: Api) -> None:
-        """What a gone request would have got goes to the next."""
+        """The messages of a request without a listener go to the next request."""
         puller = await consumer(api)
         gone = await Puller.of(api.nc, "S", "C")
         await gone.ask(batch=10)
@@ -368,7 +368,7 @@ class TestPending:
 
 
 async def test_with_a_client_library(api: Api) -> None:
-    """nats-py: fetch, ack, fetch again."""
+    """nats-py's fetch and ack work."""
     await api.create_stream("S")
     await api.fill("s", 10, b"x")
     js = api.nc.jetstream()
@@ -396,7 +396,7 @@ async def test_redelivered_before_new(api: Api) -> None:
     puller = await consumer(api, 3, ack_wait=100 * MS)
     await puller.ask(batch=2)
     await puller.messages(2)
-    await asyncio.sleep(0.15)  # the time that the messages are given
+    await asyncio.sleep(0.15)  # the time in which the messages are delivered
     await puller.ask(batch=3)
     got = await puller.messages(3)
     assert [sequence_of(message) for message in got] == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""Push consumers: delivery, interest, groups, heartbeats, flow control, replay (reference §6.9)."""
+"""Push consumers: delivery, interest, groups, heartbeats, flow control and replay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def stream(api: Api, messages: int = 0, **config: Any) -> None:
 
 
 async def take(subscription: Subscription, count: int) -> list[Msg]:
-    """So many messages; statuses are passed over."""
+    """Return the next `count` messages without statuses."""
     got: list[Msg] = []
     while len(got) < count:
         message = await subscription.next_msg(10)
@@ -50,7 +50,7 @@ async def test_all_then_new(api: Api) -> None:
 
 class TestInterest:
     async def test_waits_for_a_listener(self, api: Api) -> None:
-        """Nothing is sent, and nothing counted as sent, until somebody listens."""
+        """Nothing is sent or counted as sent until a client subscribes."""
         await stream(api, 3)
         info = await api.create_consumer("S", "C", deliver_subject="d")
         assert "push_bound" not in info
@@ -60,7 +60,7 @@ class TestInterest:
         assert (await api.consumer_info("S", "C"))["push_bound"] is True
 
     async def test_a_wildcard_is_no_listener(self, api: Api) -> None:
-        """Who looks at everything (`nats sub '>'`) takes no messages from those they are for."""
+        """A wildcard subscriber, such as `nats sub '>'`, does not count as a listener."""
         await stream(api, 3)
         await api.create_consumer("S", "C", deliver_subject="d.1")
         await api.nc.subscribe("d.*")
@@ -97,7 +97,7 @@ class TestInterest:
         await api.until_consumer("S", "C", push_bound=None)
 
     async def test_ephemeral_goes_without_it(self, api: Api) -> None:
-        """§6.5 inactive_threshold: nobody listens for so long, and it is gone."""
+        """Without a listener for inactive_threshold an ephemeral consumer is deleted."""
         await stream(api)
         listener = await api.nc.subscribe("d")
         info = await api.create_consumer("S", "", deliver_subject="d", inactive_threshold=100 * MS)
@@ -112,7 +112,7 @@ class TestInterest:
 
 class TestGroups:
     async def test_shared(self, api: Api) -> None:
-        """§6.5 deliver_group: each message to one of the members."""
+        """With deliver_group each message goes to one member."""
         await stream(api)
         members = [await api.nc.subscribe("d", queue="g") for _ in range(3)]
         await api.create_consumer("S", "C", deliver_subject="d", deliver_group="g")
@@ -134,7 +134,7 @@ class TestGroups:
 
 class TestHeartbeats:
     async def test_while_idle(self, api: Api) -> None:
-        """§6.9: with the last sequences delivered."""
+        """An idle heartbeat carries the last delivered sequences."""
         await stream(api, 2)
         listener = await api.nc.subscribe("d")
         await api.create_consumer("S", "C", deliver_subject="d", idle_heartbeat=100 * MS)
@@ -151,7 +151,10 @@ class TestHeartbeats:
 
 class TestFlowControl:
     async def test_asked_and_answered(self, api: Api) -> None:
-        """§6.9: a request in the window; without an answer delivery stops, heartbeats say so."""
+        """A flow control request is sent in each window.
+
+        Without an answer delivery stops, and heartbeats name the stalled request.
+        """
         await stream(api, max_msg_size=-1)
         block = b"x" * 100_000
         inbox = api.nc.new_inbox()
@@ -176,7 +179,7 @@ class TestFlowControl:
                 sent += 1
             elif status.text == "FlowControl Request":
                 assert message.reply.startswith("$JS.FC.S.C.")
-                if stalled:  # the first is answered when its heartbeat has complained
+                if stalled:  # the first request is answered after its heartbeat has reported it
                     answers += 1
                     await api.nc.publish(message.reply)
             elif reply := status.headers.get("Nats-Consumer-Stalled"):
@@ -194,7 +197,7 @@ class TestFlowControl:
 
 class TestReplay:
     async def test_as_it_was_published(self, api: Api) -> None:
-        """§6.5 replay original: with the pauses there were."""
+        """Replay `original` keeps the pauses between messages."""
         await stream(api)
         for pause_s in (0.0, 0.2, 0.0, 0.3):
             await asyncio.sleep(pause_s)
@@ -208,7 +211,7 @@ class TestReplay:
         assert time.monotonic() - start > 0.4
 
     async def test_rate_limit(self, api: Api) -> None:
-        """§6.5 rate_limit_bps: bits a second, after a burst of the largest message."""
+        """rate_limit_bps limits bits per second, after a burst of the largest message."""
         await stream(api, max_msg_size=2000)
         await api.fill("s.x", 40, b"x" * 1000)
         listener = await api.nc.subscribe("d")
@@ -245,7 +248,7 @@ class TestRedelivery:
 
 class TestOrdered:
     async def test_everything_in_order(self, api: Api) -> None:
-        """nats-py's ordered consumer: ephemeral, no acks, flow control, heartbeats."""
+        """nats-py's ordered consumer: ephemeral, no acks, flow control, heartbeats (ADR-17)."""
         await stream(api)
         await api.fill("s.x", 300, b"x" * 100)
         subscription = await api.nc.jetstream().subscribe("s.*", ordered_consumer=True)
@@ -294,7 +297,7 @@ class TestDeliverSubject:
 
 
 async def test_survives_a_restart(start_jetstream: StartJetStream, connect: Connect) -> None:
-    """A durable push consumer goes on where it was, as soon as somebody listens."""
+    """A durable push consumer resumes at its position as soon as a client subscribes."""
     api = Api(await connect(await start_jetstream()))
     await stream(api, 3, storage="file")
     listener = await api.nc.subscribe("d")
@@ -308,7 +311,7 @@ async def test_survives_a_restart(start_jetstream: StartJetStream, connect: Conn
 
 
 async def test_headers_only(api: Api) -> None:
-    """§6.5 headers_only: the size stands in a header, the data stays away."""
+    """With headers_only a header carries the size, and the data is omitted."""
     await stream(api)
     await api.publish("s.1", b"0123456789", Mine="1")
     await api.publish("s.2", b"")

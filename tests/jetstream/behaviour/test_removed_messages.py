@@ -1,4 +1,4 @@
-"""What a consumer shows at once after its stream has removed messages that it had delivered."""
+"""A consumer's info right after its stream has removed delivered messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.jetstream.behaviour.puller import Puller
 
 
 async def deliver_four_of_ten(api: Api, storage: str, **config: Any) -> None:
-    """Ten messages of four subjects, the first four of them delivered."""
+    """Create ten messages of four subjects and deliver the first four."""
     await api.create_stream("S", subjects=["s.*"], storage=storage)
     await api.create_consumer("S", "C", ack_wait=60 * SECOND, **config)
     for number in range(10):
@@ -22,7 +22,7 @@ async def deliver_four_of_ten(api: Api, storage: str, **config: Any) -> None:
 
 
 async def shown(api: Api) -> tuple[int, int, int, int]:
-    """Delivered stream sequence, ack floor (consumer, stream), number of pending messages."""
+    """Return the delivered stream sequence, the ack floors, and the number of pending messages."""
     info: Json = await api.consumer_info("S", "C")
     floor = info["ack_floor"]
     return (
@@ -63,7 +63,7 @@ async def test_a_purge_of_the_filtered_subject(api: Api) -> None:
 
 
 async def test_deleted_messages_are_no_longer_pending(api: Api) -> None:
-    """The loss counts as an acknowledgement, and has its time."""
+    """A removal counts as an acknowledgement, and sets its time."""
     await deliver_four_of_ten(api, "file")
     for sequence in (2, 1):
         await api.ok("STREAM.MSG.DELETE.S", {"seq": sequence})
@@ -83,7 +83,7 @@ async def test_the_last_time_is_that_of_a_message_that_nobody_wanted(
 
 
 class TestTheZeroTime:
-    """`0001-01-01T00:00:00Z` is a time, which lies before all messages."""
+    """`0001-01-01T00:00:00Z` is a valid time before all messages."""
 
     ZERO = "0001-01-01T00:00:00Z"
 

@@ -1,4 +1,4 @@
-"""Subject transforms and republishing (reference §6.4, §6.7, §5.6)."""
+"""Subject transforms and republishing (ADR-28)."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class TestRepublish:
         assert listener.pending_msgs == 0
 
     async def test_cycles(self, api: Api) -> None:
-        """§6.4: no message may come back in."""
+        """A republished message must not return to the stream."""
         await api.refuses_stream(
             "S", 10052, subjects=["s.>"], republish={"src": "s.a", "dest": "s.b"}
         )

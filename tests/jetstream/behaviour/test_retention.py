@@ -1,4 +1,4 @@
-"""Interest and work-queue retention (reference §6.4 retention, §6.5)."""
+"""Interest and work-queue retention."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def stream(api: Api, retention: str, **config: Any) -> None:
 
 
 async def done(api: Api, consumer: str, count: int, body: bytes = b"+ACK") -> list[int]:
-    """Take and acknowledge so many; their sequences."""
+    """Fetch and acknowledge `count` messages, and return their sequences."""
     puller = await Puller.of(api.nc, "S", consumer)
     await puller.ask(batch=count, expires=5 * SECOND)
     messages = await puller.messages(count)
@@ -28,7 +28,7 @@ async def done(api: Api, consumer: str, count: int, body: bytes = b"+ACK") -> li
 
 
 async def left(api: Api, expected: int) -> None:
-    """So many messages remain, at once or soon."""
+    """Wait until `expected` messages remain."""
     await api.until_messages("S", expected)
 
 
@@ -70,7 +70,7 @@ class TestWorkQueue:
         assert state["deleted"] == [2]
 
     async def test_rules(self, api: Api) -> None:
-        """§6.5: explicit acks, deliver all, filters that share nothing."""
+        """A work queue requires explicit acks, deliver all, and filters without overlap."""
         await stream(api, "workqueue")
         await api.refuses_consumer("S", "C", 10084, ack_policy="none")
         await api.refuses_consumer("S", "C", 10098, ack_policy="none", deliver_subject="d")
@@ -122,7 +122,7 @@ class TestInterest:
         await left(api, 0)
 
     async def test_nobody_interested(self, api: Api) -> None:
-        """Not kept, but counted and acknowledged."""
+        """Without consumers a message is acknowledged and counted, but not kept."""
         await stream(api, "interest")
         assert await api.fill("s.x", 3) == [1, 2, 3]
         state = await api.stream_state("S")
@@ -134,7 +134,7 @@ class TestInterest:
         assert (state["messages"], state["first_seq"], state["last_seq"]) == (1, 5, 5)
 
     async def test_a_consumer_leaves(self, api: Api) -> None:
-        """What only it still wanted goes with it."""
+        """When a consumer is deleted, the messages that only it needed are removed."""
         await stream(api, "interest")
         await api.create_consumer("S", "A")
         await api.create_consumer("S", "B")
@@ -166,7 +166,7 @@ class TestInterest:
         await left(api, 2)
 
     async def test_no_acks_needed(self, api: Api) -> None:
-        """A consumer that acknowledges nothing has it once it is delivered."""
+        """For a consumer without acks a message is done with its delivery."""
         await stream(api, "interest")
         listener = await api.nc.subscribe("d")
         await api.create_consumer("S", "A", deliver_subject="d", ack_policy="none")
@@ -176,7 +176,7 @@ class TestInterest:
         await left(api, 0)
 
     async def test_max_deliver_keeps_it(self, api: Api) -> None:
-        """A message given up on stays: nobody has acknowledged it."""
+        """A message after max_deliver stays: nobody has acknowledged it."""
         await stream(api, "interest")
         await api.create_consumer("S", "A", max_deliver=1, ack_wait=50 * MS)
         await api.fill("s.x", 1)
@@ -213,7 +213,7 @@ class TestInterest:
         await left(api, 1)
 
     async def test_duplicates_and_deletes(self, api: Api) -> None:
-        """What the stream removes of itself wants no ack any more."""
+        """A message that the stream removes itself needs no ack any more."""
         await stream(api, "interest", max_msgs=2)
         await api.create_consumer("S", "A")
         await api.fill("s.x", 5)

@@ -1,4 +1,4 @@
-"""What was delivered before a restart and is acknowledged after it goes from the stream."""
+"""Messages delivered before a restart and acknowledged after it are removed from the stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def terminate_each(api: Api, jobs: list[Msg]) -> None:
 
 
 async def ask_for_the_next(api: Api, jobs: list[Msg]) -> None:
-    """`+NXT` acknowledges too; its answer is the next message."""
+    """Acknowledge with `+NXT`; its answer is the next message."""
     for job in jobs:
         await api.nc.publish(job.reply, b'+NXT {"batch":1,"no_wait":true}', reply="unheard")
     await api.nc.flush()
@@ -40,7 +40,7 @@ async def acknowledge_the_last(api: Api, jobs: list[Msg]) -> None:
 
 
 async def in_work(api: Api, **config: Any) -> list[Msg]:
-    """All jobs, delivered and not acknowledged."""
+    """Return all jobs, delivered and not acknowledged."""
     await api.create_consumer("S", "C", ack_wait=60 * SECOND, **config)
     await api.fill("s.x", JOBS)
     puller = await Puller.of(api.nc, "S", "C")
@@ -94,7 +94,7 @@ async def test_the_first_acks_after_a_stream_became_interest(
 
 
 class TestWhatNobodyAskedFor:
-    """It is kept when a stream becomes one of interest, and when such a stream begins."""
+    """Existing messages are kept when a stream becomes one of interest, and when one starts."""
 
     async def test_waits_for_consumers_to_come(self, api: Api) -> None:
         await api.create_stream("S", subjects=["s.*"])
@@ -157,7 +157,7 @@ class TestWhatNobodyAskedFor:
     async def test_keeps_what_a_consumer_wanted_that_did_not_come_back(
         self, start_jetstream: StartJetStream, connect: Connect
     ) -> None:
-        """The consumer was in memory; its messages go when any consumer goes for good."""
+        """A lost memory consumer's messages are removed when any consumer is deleted."""
         api = Api(await connect(await start_jetstream()))
         await api.create_stream("S", subjects=["s.*"], retention="interest", storage="file")
         await api.create_consumer("S", "A", filter_subject="s.a")
@@ -172,7 +172,7 @@ class TestWhatNobodyAskedFor:
         await api.until_messages("S", 2)
 
     async def test_lets_go_of_it_when_a_consumer_leaves(self, api: Api) -> None:
-        """As nats-server does: from then on what no consumer wants is not kept."""
+        """As in nats-server, messages without interest are then removed."""
         await api.create_stream("S", subjects=["s.*"])
         await api.fill("s.x", 10)
         await api.update_stream("S", subjects=["s.*"], retention="interest")

@@ -1,4 +1,4 @@
-"""Scheduled messages (reference §6.4 allow_msg_schedules, §6.7 Nats-Schedule)."""
+"""Scheduled messages, `Nats-Schedule` (ADR-51)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STORAGE = pytest.mark.parametrize("storage", ["memory", "file"])
 
 
 def at(delay_s: float) -> str:
-    """`@at`, so many seconds from now."""
+    """Return an `@at` schedule `delay_s` seconds from now."""
     return "@at " + (datetime.now(UTC) + timedelta(seconds=delay_s)).isoformat()
 
 
@@ -25,7 +25,7 @@ async def create(api: Api, **config: Any) -> Json:
 
 
 async def last_of(api: Api, subject: str) -> Json | None:
-    """Its last message, with a list of header lines; None: there is none."""
+    """Return the subject's last message with a list of header lines; None: there is none."""
     found = await api.request("STREAM.MSG.GET.S", {"last_by_subj": subject})
     if "error" in found:
         return None
@@ -41,7 +41,7 @@ async def until(api: Api, subject: str) -> Json:
 
 @STORAGE
 async def test_once(api: Api, storage: str) -> None:
-    """The message comes, the schedule goes; what is only about publishing it is left away."""
+    """The message is published, the schedule is removed, and its control headers are omitted."""
     await create(api, storage=storage)
     await api.publish(
         "s.plan",
@@ -68,7 +68,7 @@ async def test_what_is_over_comes_at_once(api: Api) -> None:
 
 
 async def test_again_and_again(api: Api) -> None:
-    """Each says when the next one comes; the schedule stays."""
+    """Each message names the time of the next one, and the schedule stays."""
     await create(api)
     await api.publish(
         "s.plan",
@@ -103,7 +103,7 @@ async def test_rolling_up_what_it_produces(api: Api) -> None:
 
 
 async def test_by_the_calendar(api: Api) -> None:
-    """In a time zone, which `Nats-Schedule-Next` is written in."""
+    """A cron schedule has a time zone, in which `Nats-Schedule-Next` is written."""
     await create(api)
     await api.publish(
         "s.plan",
@@ -116,7 +116,10 @@ async def test_by_the_calendar(api: Api) -> None:
 
 
 async def test_what_another_subject_has(api: Api) -> None:
-    """Its headers and payload at that time; the schedule's own if there is nothing."""
+    """The message has the source subject's headers and payload at that time.
+
+    If the source has no message, those of the schedule are used.
+    """
     await create(api)
     await api.publish("s.room", b"20", Sensor="7")
     for plan, source in (("s.plan", "s.room"), ("s.other", "s.nothing")):
@@ -134,7 +137,7 @@ async def test_what_another_subject_has(api: Api) -> None:
 
 
 async def test_the_last_one_holds(api: Api) -> None:
-    """A schedule replaces what its subject had, and is stored so."""
+    """A schedule replaces earlier messages of its subject, and is stored with that rollup."""
     await create(api)
     await api.publish("s.plan", b"1", Nats_Schedule="@hourly", Nats_Schedule_Target="s.out")
     await api.publish("s.plan", b"2", Nats_Schedule=at(0.2), Nats_Schedule_Target="s.out")
@@ -147,7 +150,7 @@ async def test_the_last_one_holds(api: Api) -> None:
 
 @pytest.mark.parametrize("how", ["purge", "delete", "message"])
 async def test_taken_back(api: Api, how: str) -> None:
-    """What is no more the last message of its subject does not fire; the one behind it does."""
+    """A schedule that is no longer its subject's last message does not fire; a later one does."""
     await create(api)
     ack = await api.publish("s.plan", Nats_Schedule=at(0.4), Nats_Schedule_Target="s.out")
     if how == "purge":
@@ -162,12 +165,12 @@ async def test_taken_back(api: Api, how: str) -> None:
 
 
 async def test_a_client_ends_one(api: Api) -> None:
-    """By a message that says whose end it is."""
+    """A client's message ends a schedule by naming its subject."""
     await create(api)
     await api.publish("s.plan", Nats_Schedule="@hourly", Nats_Schedule_Target="s.out")
     await api.publish("s.other")
     for subject, scheduler, following in (
-        ("s.end", "s.other", "purge"),  # which is no schedule
+        ("s.end", "s.other", "purge"),  # no schedule
         ("s.end", "s.*", "purge"),
         ("s.plan", "s.plan", "purge"),
         ("s.end", "s.plan", "2030-01-01T00:00:00Z"),
@@ -236,7 +239,7 @@ async def test_a_stream_without_schedules(api: Api) -> None:
 
 
 async def test_configuration(api: Api) -> None:
-    """Rolling up is allowed along with it; it stays as it is."""
+    """Enabling schedules enables rollups, permanently."""
     created = await create(api)
     assert created["config"]["allow_rollup_hdrs"]
     assert created["config"]["metadata"]["_nats.req.level"] == "2"
@@ -254,7 +257,7 @@ async def test_switched_on_later(api: Api) -> None:
 
 
 async def test_after_a_restart(start_jetstream: StartJetStream, connect: Connect) -> None:
-    """What was missed meanwhile comes, once."""
+    """A schedule that was missed during a stop fires once."""
     api = Api(await connect(await start_jetstream()))
     await create(api, storage="file")
     await api.publish("s.a", Nats_Schedule=at(0.5), Nats_Schedule_Target="s.once")

@@ -1,4 +1,4 @@
-"""Snapshot and restore over the wire (reference §6.14)."""
+"""Snapshot and restore over the wire (nats-server's `jsStreamSnapshotRequest`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ natsd_only = pytest.mark.natsd_only
 
 
 async def orders(api: Api, count: int = 100, size: int = 200, **config: Any) -> None:
-    """With gaps: every tenth message is gone, and so is the last one."""
+    """Create a stream in which every tenth message and the last one are deleted."""
     await api.create_stream("S", storage="file", subjects=["s.>"], **config)
     for number in range(1, count + 1):
         headers = {"Nats_Msg_Id": f"id-{number}"} if number % 2 else {}
@@ -28,7 +28,7 @@ async def orders(api: Api, count: int = 100, size: int = 200, **config: Any) -> 
 
 
 async def everything(api: Api, stream: str = "S") -> list[Json]:
-    """All that is left, as it is read."""
+    """Return all messages, as read one by one."""
     state = await api.stream_state(stream)
     found = []
     for sequence in range(state["first_seq"], state["last_seq"] + 1):
@@ -105,7 +105,7 @@ class TestRoundTrip:
     async def test_of_another_server(
         self, api: Api, start_jetstream: StartJetStream, connect: Connect, tmp_path: Path
     ) -> None:
-        """One that has other streams, and keys of its own."""
+        """The snapshot is of a server with other streams and its own keys."""
         await orders(api)
         before = await everything(api)
         archive = await take(api, "S")
@@ -129,7 +129,7 @@ class TestRoundTrip:
         assert (await api.publish("s.1"))["seq"] == 100
 
     async def test_the_request_decides_the_configuration(self, api: Api) -> None:
-        """Limits too: what they forbid is not there."""
+        """The request's configuration applies; messages beyond its limits are removed."""
         await orders(api, 20)
         archive = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
@@ -140,7 +140,7 @@ class TestRoundTrip:
         assert (await api.publish("t.1"))["seq"] == 21
 
     async def test_it_is_told_as_a_stream_that_is_created(self, api: Api, nc: Client) -> None:
-        """In front of the end of the restore."""
+        """The advisory for a created stream is sent before the end of the restore."""
         await orders(api, 3)
         archive = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
@@ -196,14 +196,14 @@ class TestFlow:
             await asyncio.wait_for(more.wait(), 5)
 
     async def test_who_acknowledges_nothing_gets_no_more(self, api: Api) -> None:
-        """After five seconds."""
+        """A client that acknowledges no chunk gets no more after five seconds."""
         await orders(api, 60, 3000)
         archive = await take(api, "S", acknowledges=False, chunk_size=1024, window_size=2048)
         assert archive.status == "408 No Flow Response"
         assert len(archive.chunks) == 2
 
     async def test_who_has_gone_gets_no_more(self, api: Api, nc: Client) -> None:
-        """And the stream is as before."""
+        """The snapshot of a disconnected client ends, and the stream is unchanged."""
         await orders(api, 60, 3000)
         inbox = nc.new_inbox()
         subscription = await nc.subscribe(inbox)
@@ -219,7 +219,7 @@ class TestFlow:
         assert max((await take(api, "S", chunk_size=1 << 30)).chunks) <= 1 << 20
 
     async def test_writers_are_not_waited_for(self, api: Api) -> None:
-        """What is in it was there at one moment: all up to some sequence, and nothing behind."""
+        """A snapshot is of one moment: all messages up to a sequence, and none behind it."""
         await orders(api, 60, 3000)
         writing = asyncio.create_task(api.fill("s.more", 200))
         archive = await take(api, "S")
@@ -296,8 +296,11 @@ class TestRefusals:
         await api.fails("STREAM.INFO.T", 10059)
 
     async def test_damaged_and_cut_archives(self, api: Api) -> None:
-        """Nothing of them stays, and the next attempt passes. The messages cannot be compressed: so
-        the bit that is flipped is one of theirs, and none that unpacks to the same as before."""
+        """Nothing of a damaged archive is kept, and the next attempt succeeds.
+
+        The messages cannot be compressed, so that the flipped bit is one of theirs, and no other
+        bytes that unpack to the same data.
+        """
         await api.create_stream("S", storage="file", subjects=["s.>"])
         for number in range(60):
             await api.publish("s.1", shake_128(b"%d" % number).digest(3000))
@@ -361,7 +364,7 @@ class TestRestoreFlow:
 
     @natsd_only
     async def test_chunks_that_come_twice_are_taken_once(self, api: Api) -> None:
-        """A client that did not hear the answer asks again."""
+        """A client that missed the answer sends its chunk again."""
         await orders(api, 60, 3000)
         before = await everything(api)
         archive = await take(api, "S")
@@ -380,7 +383,7 @@ class TestRestoreFlow:
         connect: Connect,
         tmp_path: Path,
     ) -> None:
-        """Of snapshots and restores that ended, and of those that a stop ended."""
+        """Nothing is left of snapshots and restores that ended, or that a stop ended."""
         api = Api(await connect(await start_jetstream(**options)))
         await orders(api, 60, 3000)
         archive = await take(api, "S")

@@ -1,4 +1,4 @@
-"""Sources (reference §6.12)."""
+"""Streams with sources (nats-server's `setupSourceConsumer`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.jetstream.behaviour.copies import (
 
 
 async def collect(api: Api, *sources: Json, **settings: object) -> None:
-    """The stream S of these sources."""
+    """Create the stream S with these sources."""
     await api.create_stream("S", **{"subjects": [], "sources": list(sources), **settings})
 
 
@@ -153,7 +153,7 @@ async def test_added_and_removed(api: Api) -> None:
 
 
 async def test_an_origin_that_is_a_work_queue(api: Api) -> None:
-    """What is sourced is done."""
+    """A message that was copied from a work queue is removed there."""
     await api.create_stream("O", subjects=["o"], retention="workqueue")
     await api.fill("o", 5, b"x")
     await collect(api, {"name": "O"})
@@ -197,7 +197,7 @@ async def test_goes_on_after_a_restart(
 
 
 async def test_streams_that_fill_each_other(api: Api) -> None:
-    """What came from the one does not go back to it."""
+    """A message that came from a stream is not copied back to it."""
     await api.create_stream("O", subjects=["o"])
     await collect(api, {"name": "O", "filter_subject": "o"}, subjects=["s"])
     await api.update_stream("O", subjects=["o"], sources=[{"name": "S", "filter_subject": "s"}])
@@ -237,7 +237,7 @@ async def test_counters_are_added_up(api: Api) -> None:
     assert 'Nats-Counter-Sources: {"O":{"o.hits":"8"},"P":{"p.hits":"8"}}' in headers_of(last)
 
 
-@pytest.mark.natsd_only  # nats-server begins at the time of the stream's last message
+@pytest.mark.natsd_only  # nats-server starts at the time of the stream's last message
 async def test_one_that_is_added_later_begins_at_the_beginning(api: Api) -> None:
     await api.create_stream("O", subjects=["o"])
     await api.fill("o", 2, b"O")

@@ -1,4 +1,4 @@
-"""Streams: create, update, info, names, list, delete (reference §6.2, §6.4, §6.6)."""
+"""Streams: create, update, info, names, list and delete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.jetstream.behaviour.conftest import Connect, StartJetStream
 
 
 async def test_created_with_defaults(api: Api) -> None:
-    """§6.4: every default is shown; §6.16: what the server says of itself in the metadata."""
+    """The answer shows every default, and the server's version and API level (ADR-44)."""
     info = await api.ok("STREAM.CREATE.ORDERS", {"name": "ORDERS"})
     assert info["did_create"] is True
     config = info["config"]
@@ -50,17 +50,17 @@ async def test_created_with_defaults(api: Api) -> None:
 
 
 async def test_created_twice(api: Api) -> None:
-    """The same configuration again is no error; another one is (10058)."""
+    """The same configuration again is accepted; a different one is refused (10058)."""
     first = await api.create_stream("S", max_msgs=10)
     again = await api.create_stream("S", max_msgs=10)
-    assert again["did_create"] is True  # nats-server says so, though it was there
+    assert again["did_create"] is True  # as nats-server answers, although the stream existed
     assert again["created"] == first["created"]
     await api.refuses_stream("S", 10058, max_msgs=11)
     await api.refuses_stream("S", 10058, storage="file", max_msgs=10)
 
 
 async def test_state_counts_what_is_stored(api: Api) -> None:
-    """§6.6: messages, bytes, first and last with their times, subjects."""
+    """The state shows messages, bytes, first and last with their times, and subjects."""
     await api.create_stream("S", subjects=["s.*"])
     for number in range(6):
         await api.publish(f"s.{number % 3}", b"x" * number)
@@ -78,7 +78,7 @@ async def test_state_counts_what_is_stored(api: Api) -> None:
 
 
 async def test_bytes_of_a_message(api: Api) -> None:
-    """A stored message counts as nats-server counts it, in memory and in a file."""
+    """A message counts as many bytes as in nats-server, in memory and in a file."""
     await api.create_stream("M", storage="memory")
     await api.create_stream("F", storage="file")
     for stream in "MF":
@@ -100,7 +100,7 @@ async def test_subject_details_filtered(api: Api) -> None:
 
 
 async def test_names_and_list(api: Api) -> None:
-    """§6.1: sorted by name, narrowed by subject."""
+    """Names are sorted, and can be filtered by subject."""
     for name in ("C", "A", "B"):
         await api.create_stream(name, subjects=[f"{name.lower()}.*", f"{name.lower()}x"])
     names = await api.ok("STREAM.NAMES")
@@ -130,7 +130,7 @@ async def test_deleted(api: Api) -> None:
 
 @pytest.mark.parametrize("storage", ["memory", "file"])
 async def test_updated(api: Api, storage: str) -> None:
-    """§6.4, U: limits, subjects, description, age, duplicates, and what is over them goes."""
+    """Limits, subjects, description, age and window change; messages over limits go."""
     await api.create_stream("S", storage=storage, subjects=["s.*"])
     for number in range(10):
         await api.publish(f"s.{number % 2}")
@@ -166,7 +166,7 @@ REFUSED_UPDATES: dict[str, tuple[dict[str, Any], dict[str, Any], int, str]] = {
 
 @pytest.mark.parametrize("case", REFUSED_UPDATES)
 async def test_update_refused(api: Api, case: str) -> None:
-    """§6.4: what cannot be changed, and why."""
+    """Changes that are not allowed are refused with the reason (`configUpdateCheck`)."""
     before, after, code, text = REFUSED_UPDATES[case]
     if (await api.request("STREAM.CREATE.S", {"name": "S", "storage": "memory", **before})).get(
         "error"
@@ -189,7 +189,7 @@ async def test_missing_is_not_updated(api: Api) -> None:
 
 
 async def test_sealed_by_update(api: Api) -> None:
-    """§6.4: sealed only by an update, for ever; nothing goes in or out then (10109)."""
+    """Only an update seals a stream, permanently; then no message is added or removed (10109)."""
     await api.refuses_stream("S", 10052, sealed=True)
     await api.create_stream("S", max_age=3600 * SECOND)
     await api.fill("s", 3)
@@ -213,7 +213,7 @@ async def test_first_sequence(api: Api) -> None:
 
 @pytest.mark.parametrize("storage", ["memory", "file"])
 async def test_restarted(start_jetstream: StartJetStream, connect: Connect, storage: str) -> None:
-    """A file stream comes back as it was; a memory stream is gone."""
+    """A file stream is restored unchanged; a memory stream is gone."""
     api = Api(await connect(await start_jetstream()))
     before = await api.create_stream("S", storage=storage, subjects=["s.*"], max_msgs=100)
     for number in range(20):
@@ -232,7 +232,7 @@ async def test_restarted(start_jetstream: StartJetStream, connect: Connect, stor
 
 
 async def test_subjects_overlap(api: Api) -> None:
-    """§6.4: no subject belongs to two streams (10065)."""
+    """No subject belongs to two streams (10065)."""
     await api.create_stream("A", subjects=["a.*", "b"])
     for subject in ("a.1", "a.*", "a.>", "b", "*"):
         await api.refuses_stream("B", 10065, subjects=[subject])
@@ -243,7 +243,7 @@ async def test_subjects_overlap(api: Api) -> None:
 
 
 async def test_changes_at_once(api: Api) -> None:
-    """Requests about one stream at the same time leave one consistent outcome."""
+    """Simultaneous requests about one stream have one consistent outcome."""
     outcomes = await asyncio.gather(
         *(api.request("STREAM.CREATE.S", {"name": "S", "max_msgs": 5}) for _ in range(20))
     )
@@ -252,7 +252,7 @@ async def test_changes_at_once(api: Api) -> None:
 
 
 async def test_what_an_update_says_is_checked_before_its_name(api: Api) -> None:
-    """§6.2: of several faults the configuration's is told, then the name's."""
+    """Of several errors the configuration's is answered before the name's."""
     body = {"name": "OTHER", "subjects": ["x"], "max_age": -1}
     assert "max age" in await api.fails("STREAM.UPDATE.NONE", 10052, body)
     await api.fails("STREAM.UPDATE.NONE", 10056, {"name": "OTHER", "subjects": ["x"]})
@@ -260,7 +260,7 @@ async def test_what_an_update_says_is_checked_before_its_name(api: Api) -> None:
 
 
 async def test_a_transform_to_nowhere_changes_nothing(api: Api) -> None:
-    """An empty destination leaves subjects as they are, before a restart and after it."""
+    """An empty destination leaves subjects unchanged, before and after a restart."""
     await api.create_stream("S", subjects=["s.>"])
     for transform in ({}, {"src": "s.*"}, {"src": "", "dest": ""}):
         info = await api.update_stream("S", subjects=["s.>"], subject_transform=transform)

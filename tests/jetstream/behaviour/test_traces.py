@@ -1,4 +1,4 @@
-"""Traced messages that streams take, or do not (sections 3.7, 6.7; ADR-41)."""
+"""Traced messages that streams accept or refuse (ADR-41)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DISABLED: Final = "trace disabled"
 
 
 class Traced:
-    """Publishes messages that are traced, and reads their traces and answers."""
+    """A client that publishes traced messages, and reads the traces and answers."""
 
     def __init__(self, nc: Client, traces: Subscription, answers: Subscription) -> None:
         self.nc = nc
@@ -36,7 +36,7 @@ class Traced:
         only: bool,
         reply: str = "a.answer",
     ) -> list[dict[str, Any]]:
-        """The events, without times and what is of the connection."""
+        """Publish a traced message and return the events without times and connection data."""
         asked = {"Nats-Trace-Dest": TO, **(headers or {})} | (
             {"Nats-Trace-Only": "true"} if only else {}
         )
@@ -53,7 +53,7 @@ class Traced:
         return await self.answers.next_msg(DEADLINE_S)
 
     async def no_answer(self, api: Api) -> None:
-        """All that a request before this one is answered has come."""
+        """Check that no answer came before the answer to a later request."""
         await api.ok("INFO")
         await self.nc.flush()
         assert self.answers.pending_msgs == 0
@@ -66,7 +66,7 @@ async def traced(server: AnyTarget, connect: Connect) -> Traced:
 
 
 async def stored(api: Api, stream: str = "S", sequence: int = 1) -> tuple[str, str]:
-    """A message's subject, and its header block."""
+    """Return a message's subject and header block."""
     message = (await api.ok(f"STREAM.MSG.GET.{stream}", {"seq": sequence}))["message"]
     return message["subject"], base64.b64decode(message.get("hdrs", "")).decode()
 
@@ -194,7 +194,7 @@ async def test_what_a_stream_does_not_take(
 async def test_what_a_stream_has_no_room_for(
     api: Api, traced: Traced, settings: dict[str, Any], headers: dict[str, str], error: str
 ) -> None:
-    """nats-server finds this out of stored messages only; with trace-only it says nothing of it."""
+    """nats-server reports this only for messages to be stored, not with trace-only."""
     await api.create_stream("S", subjects=["foo"], **settings)
     if "max_msgs" in settings or "max_msgs_per_subject" in settings:
         await api.publish("foo", b"1")
@@ -314,7 +314,7 @@ async def test_batches(api: Api, traced: Traced) -> None:
 
 @pytest.mark.natsd_only
 async def test_a_batch_takes_nothing_of_a_trace_only_message(api: Api, traced: Traced) -> None:
-    """nats-server keeps it as the batch's first message."""
+    """nats-server takes a trace-only message as the batch's first message."""
     await api.create_stream("S", subjects=["foo"], allow_atomic=True)
     first = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1"}
     await traced.publish("foo", first, only=True)
@@ -337,7 +337,10 @@ async def test_fast_batches(api: Api, traced: Traced, is_allowed: bool) -> None:
 
 
 async def test_requests_are_services_of_the_system_account(api: Api, traced: Traced) -> None:
-    """With trace-only they are not carried out: there are no responders."""
+    """Requests are traced as services of the system account.
+
+    With trace-only they are not carried out: there are no responders.
+    """
     await api.create_stream("S", subjects=["foo"])
     await api.publish("foo")
     subject = "$JS.API.STREAM.PURGE.S"
@@ -353,7 +356,7 @@ async def test_requests_are_services_of_the_system_account(api: Api, traced: Tra
 
 @pytest.mark.natsd_only
 async def test_trace_only_acknowledges_and_asks_for_nothing(api: Api, traced: Traced) -> None:
-    """nats-server does both."""
+    """nats-server carries out both."""
     await api.create_stream("S", subjects=["foo"], allow_direct=True)
     await api.ok(
         "CONSUMER.CREATE.S.C",

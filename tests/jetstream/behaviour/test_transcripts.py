@@ -1,5 +1,8 @@
-"""Transcripts of JetStream over a raw socket, recorded from nats-server 2.14.5: texts and field
-orders that client libraries compare. Times, and lengths that depend on them, are left open."""
+"""Transcripts of JetStream over a raw socket, recorded from nats-server 2.14.5.
+
+They fix texts and field orders that client libraries compare. Times, and lengths that depend on
+times, may differ.
+"""
 
 from __future__ import annotations
 

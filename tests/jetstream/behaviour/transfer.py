@@ -1,4 +1,4 @@
-"""A client that takes snapshots and restores them, as the command line tool does.
+"""A client that takes snapshots and restores them, as the `nats` command line tool does.
 
 archive = await take(api, "ORDERS")
 answer = await restore(api, "ORDERS", archive)
@@ -21,7 +21,7 @@ CHUNK_BYTES = 64 << 10
 
 @dataclass
 class Archive:
-    """What a snapshot gave: `response` is what `backup.json` keeps."""
+    """The result of a snapshot; `response` is the content of `backup.json`."""
 
     response: Json
     data: bytes
@@ -34,7 +34,7 @@ class Archive:
 
 
 async def take(api: Api, stream: str, *, acknowledges: bool = True, **options: Any) -> Archive:
-    """A snapshot; the status is empty where the last message had none."""
+    """Take a snapshot; the status is empty if the last message had none."""
     received: asyncio.Queue[Msg] = asyncio.Queue()
     inbox = api.nc.new_inbox()
     subscription = await api.nc.subscribe(inbox, cb=received.put, pending_bytes_limit=1 << 30)
@@ -56,7 +56,7 @@ async def take(api: Api, stream: str, *, acknowledges: bool = True, **options: A
 
 
 async def begin(api: Api, stream: str, archive: Archive, **config: Any) -> str:
-    """Where the chunks go."""
+    """Begin a restore and return the subject for its chunks."""
     request = {**archive.request, "config": {**archive.request["config"], **config}}
     response = await api.ok(f"STREAM.RESTORE.{stream}", request)
     subject: str = response["deliver_subject"]
@@ -66,7 +66,7 @@ async def begin(api: Api, stream: str, archive: Archive, **config: Any) -> str:
 async def send(
     api: Api, subject: str, data: bytes, chunk_bytes: int = CHUNK_BYTES, times: int = 1
 ) -> Json:
-    """The error that ended it, or {}."""
+    """Send the chunks and return the error that ended the restore, or {}."""
     for at in range(0, len(data), chunk_bytes):
         for _ in range(times):
             answer = await api.nc.request(subject, data[at : at + chunk_bytes], TIMEOUT_S)
@@ -76,7 +76,7 @@ async def send(
 
 
 async def finish(api: Api, subject: str) -> Json:
-    """The answer to the last message."""
+    """Send the last message and return its answer."""
     return checked((await api.nc.request(subject, b"", TIMEOUT_S)).data)
 
 

@@ -1,1 +1,1 @@
-"""Consumers: rules, life, files, delivery."""
+"""Tests of consumers: configuration rules, life cycle, files and delivery."""

@@ -1,4 +1,4 @@
-"""An engine over a stream in memory, with a clock set by hand, and those who listen to it."""
+"""Consumer engines over a stream in memory, with a clock that the test sets, and inboxes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TURNS_MAX = 10_000
 
 @dataclass(frozen=True)
 class Delivery:
-    """What arrived: a message, or a status if it has no ack subject."""
+    """A received message, or a status if it has no ack subject."""
 
     subject: str
     reply: str | None
@@ -36,12 +36,12 @@ class Delivery:
 
     @property
     def status(self) -> str:
-        """`404 No Messages`."""
+        """The status line, such as `404 No Messages`."""
         return self.headers.split(b"\r\n")[0].removeprefix(b"NATS/1.0 ").decode()
 
     @property
     def numbers(self) -> tuple[int, int, int, int, int]:
-        """Deliveries, stream sequence, consumer sequence, time, pending."""
+        """Deliveries, stream sequence, consumer sequence, time in ns, and pending messages."""
         assert self.reply is not None
         tokens = self.reply.split(".")
         assert tokens[:2] == ["$JS", "ACK"] and len(tokens) == 9
@@ -51,7 +51,7 @@ class Delivery:
 
 @dataclass
 class Events:
-    """What was told."""
+    """The events that the engines reported."""
 
     told: list[tuple[object, ...]] = field(default_factory=list)
 
@@ -79,7 +79,7 @@ class Events:
 
 
 class Bench:
-    """One stream `S`, engines on it, and inboxes. Time stands still but in `advance`."""
+    """One stream `S`, engines on it, and inboxes. Time passes only in `advance`."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.failures: list[str] = []
@@ -105,7 +105,7 @@ class Bench:
         store: ConsumerStore | MemoryConsumerStore | None = None,
         begin: bool = True,
     ) -> ConsumerEngine:
-        """A started engine with its subscriptions."""
+        """Return a started engine that is subscribed to its subjects."""
         settings = settings or EngineSettings(stream="S")
         if store is None:
             options = ConsumerOptions(AckPolicy(settings.ack_policy), settings.max_deliver)
@@ -141,7 +141,7 @@ class Bench:
         return listener
 
     def append(self, *subjects: str, data: bytes = b"x", headers: bytes | None = None) -> int:
-        """Store a message for each, and show them; the last sequence."""
+        """Store a durable message on each subject and return the last sequence."""
         for subject in subjects:
             self.store.append(subject, headers, data, self.clock.now_ns)
         self.core.durable(self.store.durable_sequence)
@@ -158,11 +158,11 @@ class Bench:
         assert self.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", body, reply)
 
     async def turn(self) -> None:
-        """One turn of the loop, and what is written is read."""
+        """Let the loop make one turn, in which written messages are received."""
         await asyncio.sleep(0)
 
     async def settle(self) -> None:
-        """Until nobody has work."""
+        """Let the loop run until no task or job has work."""
         for _ in range(TURNS_MAX):
             await asyncio.sleep(0)
             if not self.scheduler.num_queued and not self._is_busy():
@@ -177,19 +177,19 @@ class Bench:
         return any(task is not asyncio.current_task() for task in asyncio.all_tasks())
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass; deadlines are served at its end."""
+        """Set the clock forward; deadlines are served at its end."""
         self.clock.now_ns += round(seconds * SECOND_NS)
-        self.scheduler._timer_over()  # type: ignore[attr-defined]  # what the loop's timer calls
+        self.scheduler._timer_over()  # type: ignore[attr-defined]  # as the loop's timer
         await self.settle()
 
     async def take(self) -> list[Delivery]:
-        """What has arrived since."""
+        """Return the messages and statuses that have arrived since the last call."""
         await self.settle()
         taken, self.inbox = self.inbox, []
         return taken
 
     async def take_messages(self) -> list[tuple[int, int, int, int]]:
-        """(deliveries, stream sequence, consumer sequence, pending) of the messages."""
+        """Return (deliveries, stream sequence, consumer sequence, pending) of the messages."""
         return [
             (numbers[0], numbers[1], numbers[2], numbers[4])
             for numbers in (got.numbers for got in await self.take() if got.reply)

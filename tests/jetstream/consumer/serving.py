@@ -1,4 +1,4 @@
-"""A JetStream without sockets: one account, a clock that is set by hand, a directory that stays."""
+"""JetStream without sockets: one account, a clock that the test sets, and a lasting directory."""
 
 import asyncio
 import json
@@ -23,18 +23,18 @@ SECOND = 1_000_000_000
 
 
 def found(directory: Path, pattern: str) -> list[Path]:
-    """What matches, anywhere below."""
+    """Return all paths below the directory that match the pattern."""
     return sorted(directory.rglob(pattern))
 
 
 def wipe(path: Path) -> None:
-    """Zeros instead of everything that the file, or each file of the directory, says."""
+    """Overwrite the file, or each file of the directory, with zeros."""
     for file in path.iterdir() if path.is_dir() else [path]:
         file.write_bytes(bytes(file.stat().st_size))
 
 
 class Clock:
-    """Wall clock, in nanoseconds."""
+    """A wall clock in nanoseconds."""
 
     def __init__(self) -> None:
         self.now_ns = 1_700_000_000 * SECOND
@@ -48,7 +48,7 @@ class Clock:
 
 @dataclass
 class Served:
-    """What a test works with."""
+    """JetStream, its account and clock, and the received messages."""
 
     jetstream: JetStream
     account: JetStreamAccount
@@ -56,24 +56,24 @@ class Served:
     received: list[tuple[str, str | None, bytes, bytes]] = field(default_factory=list)
 
     async def stream(self, **fields: object) -> Stream:
-        """A stream S of a.> and b, unless told otherwise; made or found."""
+        """Create or find a stream, S with a.> and b unless `fields` say otherwise."""
         given = {"name": "S", "subjects": ["a.>", "b"], "num_replicas": 1} | fields
         stream, _ = await self.account.create_stream(StreamConfig.model_validate(given))
         return stream
 
     async def consumer(self, stream: Stream, action: str = "", **fields: object) -> Consumer:
-        """A consumer C with explicit acks, unless told otherwise."""
+        """Create a consumer, C with explicit acks unless `fields` say otherwise."""
         given = {"durable_name": "C", "ack_policy": "explicit"} | fields
         return await stream.create_consumer(ConsumerConfig.model_validate(given), action)
 
     async def publish(self, *subjects: str) -> None:
-        """Store a message on each of these; returns once they are durable."""
+        """Publish to each subject; the messages are durable on return."""
         for subject in subjects:
             answer = json.loads(await self.account.account.internal_client.request(subject, b"x"))
             assert "error" not in answer, answer
 
     def listen(self, subject: str, queue: str | None = None) -> Subscription:
-        """Messages to this subject go into `received`."""
+        """Subscribe; messages to this subject go into `received`."""
 
         def note(subject: str, reply: str | None, headers: bytes, data: bytes) -> None:
             self.received.append((subject, reply, headers, data))
@@ -81,11 +81,11 @@ class Served:
         return self.account.account.internal_client.subscribe(subject, note, queue=queue)
 
     def ignore(self, subscription: Subscription) -> None:
-        """Listen no more."""
+        """Remove the subscription."""
         self.account.account.internal_client.unsubscribe(subscription)
 
     def ask(self, consumer: str, body: bytes = b"1", stream: str = "S") -> None:
-        """Pull; what is delivered goes into `received` once `inbox` is listened to."""
+        """Send a pull request with the reply `inbox`; a listener there fills `received`."""
         self.account.account.internal_client.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", body, reply="inbox"
         )
@@ -96,7 +96,7 @@ class Served:
 
 
 async def start(directory: Path, clock: Clock | None = None, disk: Disk | None = None) -> Served:
-    """JetStream over what the directory holds, with the account ACC."""
+    """Start JetStream over the directory's files, with the account ACC."""
     loop = asyncio.get_running_loop()
 
     def log_failure(text: str) -> None:
@@ -116,7 +116,7 @@ async def start(directory: Path, clock: Clock | None = None, disk: Disk | None =
 async def serving(
     directory: Path, clock: Clock | None = None, disk: Disk | None = None
 ) -> AsyncIterator[Served]:
-    """The same, stopped at the end of the block; what failed inside of it is raised there."""
+    """Start JetStream and stop it at the end; fail if any callback failed."""
     failures: list[str] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, context: failures.append(str(context)))

@@ -1,4 +1,4 @@
-"""Acknowledgements on the wire: reference §6.8, ADR-15."""
+"""Acknowledgements on the wire (ADR-15, nats-server's `processAck`)."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def test_both_forms_of_the_subject(subject: bytes) -> None:
         b"$JS.ACK",
         b"foo.bar.S.C.1.7.5.1.3",
         b"$JS.ACK.S.C.1.7.5.1",
-        b"$JS.ACK.S.C.1.7.5.1.3.4",  # neither 9 tokens nor 11
+        b"$JS.ACK.S.C.1.7.5.1.3.4",  # neither 9 nor 11 tokens
         b"$JS.NAK.S.C.1.7.5.1.3",
     ],
 )

@@ -1,4 +1,4 @@
-"""Which consumers a stream takes beside those it has (§6.5: limits, work queues)."""
+"""The consumers that a stream accepts beside existing ones: limits and work queues."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""num_pending is always right: whatever appears and vanishes while it is counted, and after."""
+"""num_pending is exact, whatever messages come and go during the count and after it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
 
 SUBJECTS = [f"s.{at}" for at in range(200)]
-SLICE = 300  # of budget: some subjects, or some hundred messages
+SLICE = 300  # budget: some subjects, or some hundred messages
 
 
 @settings(deadline=None, max_examples=80)
@@ -31,7 +31,7 @@ def test_while_it_is_counted(
     filters: tuple[str, ...],
     are_few: bool,
 ) -> None:
-    """Messages come and go between slices; what is not counted yet is not counted twice."""
+    """Messages come and go between slices, and none is counted twice."""
 
     async def run() -> None:
         store = MemStore(Limits())

@@ -1,4 +1,4 @@
-"""Each rule of a consumer's configuration, and the error that breaking it is (§6.5).
+"""The rules of a consumer's configuration and their errors (nats-server's `checkConsumerCfg`).
 
 The table was recorded from nats-server 2.14.5.
 """
@@ -38,7 +38,7 @@ def complete(
     ceilings: Ceilings | None = None,
     pedantic: bool = False,
 ) -> ConsumerConfig:
-    """The configuration that holds, if it is not refused."""
+    """Return the configuration that applies; fail if it is refused."""
     asked = ConsumerConfig.model_validate(fields)
     of_stream = StreamConfig.model_validate(stream)
     limits = ceilings or Ceilings()
@@ -104,7 +104,7 @@ REFUSED: list[tuple[Fields, tuple[int, str]]] = [
         (10089, "consumer flow control requires a push based consumer"),
     ),
     (PULL | {"max_expires": 999_999}, (10115, "consumer max request expires needs to be >= 1ms")),
-    # Direct: for another server's mirrors
+    # Direct consumers, for other servers' mirrors
     ({"direct": True}, (10090, "consumer direct requires a push based consumer")),
     (PUSH | {"direct": True}, (10091, "consumer direct requires an ephemeral consumer")),
     # Filters
@@ -412,7 +412,7 @@ def test_everything_else_an_update_may_change() -> None:
     check_update(complete(PULL), complete(PULL | fields), is_bound=False)
 
 
-# Metadata (§6.16)
+# Metadata (ADR-44)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Power that fails while a consumer is made, changed or removed: it is there, or it is not.
+"""The power fails while a consumer is created, changed or deleted: all or nothing.
 
-Issue "JetStream", "State survives". The power fails at each of the calls that the change makes.
+The power fails at each call of the disk that the change makes (docs/store.md).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def nothing(_served: Served, _stream: Stream) -> None:
 
 
 async def dies_at(call: int, before: Change, then: Change) -> tuple[FaultyDisk, bool]:
-    """The disk after the power failed at that call of `then`; whether `then` said it was done."""
+    """Return the disk after a power failure at that call of `then`, and whether it succeeded."""
     disk = FaultyDisk(seed=call)
     served = await start(DATA, disk=disk)
     stream = await served.stream()
@@ -59,7 +59,7 @@ async def dies_at(call: int, before: Change, then: Change) -> tuple[FaultyDisk, 
 
 
 async def deaths(before: Change, then: Change) -> AsyncIterator[tuple[str | None, bool]]:
-    """What is found after each possible death, and whether the change was done before it."""
+    """Yield the description found after each power failure, and whether the change succeeded."""
     for call in range(CALLS_MAX):
         disk, is_done = await dies_at(call, before, then)
         async with serving(DATA, disk=disk) as served:

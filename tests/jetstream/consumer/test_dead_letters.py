@@ -1,4 +1,7 @@
-"""Dead letters: copied whole, settled only then, owed until then, whatever happens in between."""
+"""Dead letters (docs/dead-letters.md): whole copies; a message is settled after its copy.
+
+Until the copy is stored it stays pending, through restarts, failures and changes.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +37,19 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def morgue(served: Served, **fields: object) -> Stream:
-    """The stream that captures dead letters."""
+    """Create the stream that stores dead letters."""
     return await served.stream(**{"name": "DEAD", "subjects": ["dead.>"]} | fields)
 
 
 async def dying(served: Served, stream: dict[str, Any] | None = None, **fields: object) -> Stream:
-    """A stream with a consumer C that has dead letters."""
+    """Create a stream with a consumer C that has dead letters."""
     made = await served.stream(**(stream or {}))
     await served.consumer(made, **DEAD | fields)
     return made
 
 
 async def deliver(served: Served, eventually: Eventually, count: int = 1) -> list[str]:
-    """Have so many delivered; their ack subjects."""
+    """Deliver `count` messages and return their ack subjects."""
     before = len(served.received)
     served.ask("C", b"%d" % count)
     await eventually(lambda: len(served.received) == before + count)
@@ -56,7 +59,7 @@ async def deliver(served: Served, eventually: Eventually, count: int = 1) -> lis
 
 
 def let_pass(served: Served, seconds: float) -> None:
-    """Set the clock forward and do what is due then."""
+    """Set the clock forward and run the timers that are then due."""
     served.clock.advance(seconds)
     served.jetstream.scheduler._timer_over()  # type: ignore[attr-defined]  # as the loop's timer
 
@@ -64,8 +67,11 @@ def let_pass(served: Served, seconds: float) -> None:
 async def in_time(
     served: Served, eventually: Eventually, condition: Callable[[], object], seconds: float
 ) -> None:
-    """Time passes, again and again, until the condition holds. What failed is tried again so long
-    after it failed, and that may be later than this test's clock was set forward."""
+    """Let time pass, again and again, until the condition holds.
+
+    A failed copy is tried again after a pause from its failure, which may be later than the time to
+    which the test has set its clock.
+    """
 
     def holds() -> object:
         let_pass(served, seconds)
@@ -75,7 +81,7 @@ async def in_time(
 
 
 def letters(served: Served) -> list[dict[str, str]]:
-    """The headers of those that were copied."""
+    """Return the headers of the stored dead letters."""
     log = served.account.stream("DEAD").core.log
     found = []
     for sequence in range(1, log.last_sequence + 1):
@@ -153,7 +159,7 @@ async def test_the_last_refusal_is_not_waited_for(served: Served, eventually: Ev
 async def test_a_copy_waits_until_the_termination_is_on_disk(
     served: Served, eventually: Eventually
 ) -> None:
-    """Or a crash would have the message delivered again that was copied already."""
+    """Otherwise a crash could cause a message to be delivered again after its copy."""
     stream = await dying(served)
     await served.publish("b")
     [reply] = await deliver(served, eventually)
@@ -167,7 +173,7 @@ async def test_a_copy_waits_until_the_termination_is_on_disk(
 async def test_a_work_queue_keeps_the_message_until_the_copy_is_taken(
     served: Served, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The target is full: it is tried again, more and more seldom, and said once."""
+    """The target is full: the copy is retried with growing pauses, and reported once."""
     full = served.account.stream("DEAD").config.model_copy(
         update={"max_msgs": 1, "discard": DiscardPolicy.NEW}
     )
@@ -194,7 +200,7 @@ async def test_a_work_queue_keeps_the_message_until_the_copy_is_taken(
 
 
 async def terminated_without_target(served: Served, eventually: Eventually) -> Stream:
-    """A message of it is terminated when there is nobody left to take the letter."""
+    """Terminate a message when no stream takes its dead letter."""
     stream = await dying(served)
     await served.account.delete_stream("DEAD")
     await served.publish("b")
@@ -215,7 +221,7 @@ async def test_a_target_that_is_gone_is_waited_for(served: Served, eventually: E
 
 
 async def test_who_does_not_answer_is_asked_again(served: Served, eventually: Eventually) -> None:
-    """Somebody listens on the subject, and no stream does: a timeout, and the same id again."""
+    """If only a plain subscriber takes the letter, it is sent again with the same id."""
     stream = await dying(served)
     await served.account.delete_stream("DEAD")
     heard: list[bytes] = []
@@ -269,7 +275,7 @@ async def test_a_dead_letter_is_delivered_to_nobody(served: Served, eventually: 
         served.ask("C")
         let_pass(served, 11)
     assert len(served.received) == 1
-    served.acknowledge(reply)  # after all
+    served.acknowledge(reply)  # a late ack
     await eventually(lambda: owed(stream.consumer("C")) == 0)
     await morgue(served)
     let_pass(served, 31)
@@ -288,7 +294,7 @@ async def test_what_is_gone_is_not_copied(served: Served, eventually: Eventually
 async def test_a_consumer_that_lets_go_of_its_dead_letters(
     served: Served, eventually: Eventually
 ) -> None:
-    """The setting is taken away: it goes on as if there never had been any."""
+    """Without the setting the consumer goes on as if it never had dead letters."""
     stream = await dying(served, {"retention": "workqueue"}, max_deliver=1)
     await served.account.delete_stream("DEAD")
     await served.publish("a.1", "a.2")
@@ -299,7 +305,7 @@ async def test_a_consumer_that_lets_go_of_its_dead_letters(
     await eventually(lambda: consumer.store.tracker.terminated)
     await served.consumer(stream, metadata={}, max_deliver=1)
     await eventually(lambda: owed(consumer) == 0)
-    await eventually(lambda: stream.core.log.msgs == 1)  # a.2, as nats-server keeps it
+    await eventually(lambda: stream.core.log.msgs == 1)  # a.2 stays, as in nats-server
 
 
 async def test_another_subject_from_now_on(served: Served, eventually: Eventually) -> None:
@@ -345,7 +351,7 @@ async def test_who_is_unused_stays_while_it_owes_letters(
     await in_time(served, eventually, lambda: "C" not in stream.consumers, 6)
 
 
-# What may be set
+# Accepted settings
 
 
 async def refused(call: Callable[[], object]) -> str:
@@ -384,7 +390,7 @@ async def test_acknowledgements_are_explicit(served: Served, policy: str) -> Non
 
 
 async def test_another_subject_of_the_same_stream(served: Served) -> None:
-    """Allowed, if the consumer does not want it."""
+    """A subject of the same stream is accepted if the consumer does not filter it."""
     stream = await served.stream()
     await served.consumer(stream, filter_subject="a.>", metadata={SUBJECT: "b"})
 
@@ -401,7 +407,7 @@ async def test_no_circle_over_other_consumers(served: Served) -> None:
 
 
 async def test_a_circle_is_found_among_very_many_filters(served: Served) -> None:
-    """By asking who wants a dead letter, whatever the number of consumers and filters."""
+    """A cycle is found by the interest in a dead letter, among many consumers and filters."""
     stream = await served.stream()
     dead = served.account.stream("DEAD")
     many = [f"dead.{number}.*" for number in range(3000)]

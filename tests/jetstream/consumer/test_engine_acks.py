@@ -1,4 +1,4 @@
-"""What acknowledgements do, and what is delivered again when: reference §6.8, ADR-15."""
+"""Acknowledgements and redelivery in the consumer engine (ADR-15, nats-server's `processAck`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import Eventually
 
 
 def explicit(**more: object) -> EngineSettings:
-    return EngineSettings(stream="S", **{"ack_wait_ns": 10 * SECOND_NS, **more})  # type: ignore[arg-type]  # what a test gives
+    return EngineSettings(stream="S", **{"ack_wait_ns": 10 * SECOND_NS, **more})  # type: ignore[arg-type]  # a test's settings
 
 
 async def fetch(bench: Bench, count: int, *subjects: str) -> list[Delivery]:
@@ -86,13 +86,13 @@ async def test_who_asks_for_an_answer_gets_one(
         "$JS.ACK.S.C.1.x.y.5.0",
         "$JS.ACK.S.C.1." + "9" * 40 + ".1.5.0",
         "$JS.ACK.S.C.1.2.3",
-        "$JS.ACK.S.C.X.Y.1.1.1.5.0",  # of eleven tokens: the names stand elsewhere
+        "$JS.ACK.S.C.X.Y.1.1.1.5.0",  # of eleven tokens: the names are elsewhere
         "$JS.ACK._.hash.S.C.1.99.1.5.0",
     ],
 )
 @pytest.mark.parametrize("body", [b"", b"+TERM", b"+NXT"])
 async def test_forged(bench: Bench, subject: str, body: bytes) -> None:
-    """Nothing changes, and nobody is answered."""
+    """A forged ack changes nothing and is not answered."""
     engine = bench.engine(explicit())
     bench.listen("inbox")
     bench.listen("answer")
@@ -126,7 +126,7 @@ async def test_the_second_form_of_the_subject(bench: Bench) -> None:
 
 
 async def test_next(bench: Bench) -> None:
-    """+NXT acknowledges, and asks for more: ADR-15."""
+    """+NXT acknowledges and asks for the next message (ADR-15)."""
     engine = bench.engine(explicit())
     bench.listen("inbox")
     (message,) = await fetch(bench, 1, *"abcdef")
@@ -237,7 +237,7 @@ async def test_in_progress(bench: Bench) -> None:
 
 
 async def test_backoff(bench: Bench) -> None:
-    """The last item repeats."""
+    """The last item of backoff repeats."""
     bench.engine(explicit(backoff_ns=(SECOND_NS, 3 * SECOND_NS)))
     bench.listen("inbox")
     await fetch(bench, 1, "a")
@@ -261,7 +261,7 @@ async def test_a_shorter_wait_counts_at_once(bench: Bench) -> None:
 
 
 async def test_max_deliver(bench: Bench) -> None:
-    """Said once; no more pending, but still in the way of interest retention."""
+    """It is reported once; the message is not pending, but interest retention keeps it."""
     engine = bench.engine(explicit(max_deliver=2))
     bench.listen("inbox")
     first, second = await fetch(bench, 2, "a", "b")
@@ -303,7 +303,7 @@ async def test_max_ack_pending(bench: Bench) -> None:
 
 
 async def test_a_pending_message_that_is_removed(bench: Bench) -> None:
-    """It is terminated; a stalled consumer goes on."""
+    """The removed message is terminated, and a stalled consumer goes on."""
     engine = bench.engine(explicit(max_ack_pending=2))
     filtered = bench.engine(explicit(max_ack_pending=2, filters=("a", "b", "c")), name="F")
     bench.listen("inbox")
@@ -375,7 +375,7 @@ def engine_store(engine: ConsumerEngine) -> MemoryConsumerStore:
 async def test_a_double_ack_waits_for_the_disk(
     bench: Bench, tmp_path: Path, eventually: Eventually
 ) -> None:
-    """Others are committed with it, or 100 ms later."""
+    """A double ack is committed at once; a plain ack with others, or after 100 ms."""
     volume = Volume.open(RealDisk(), tmp_path, os.urandom, loop=asyncio.get_running_loop())
     options = ConsumerOptions(AckPolicy.EXPLICIT)
     directory = tmp_path / "C"
@@ -392,7 +392,7 @@ async def test_a_double_ack_waits_for_the_disk(
     await eventually(lambda: bench.scheduler.num_queued == 0)
     assert store.durable_changes == 3
     bench.clock.now_ns += 200_000_000
-    bench.scheduler._timer_over()  # type: ignore[attr-defined]  # what the loop's timer calls
+    bench.scheduler._timer_over()  # type: ignore[attr-defined]  # as the loop's timer
     await eventually(lambda: store.durable_changes == 4)
     engine.stop()
     await store.close()
@@ -400,7 +400,7 @@ async def test_a_double_ack_waits_for_the_disk(
 
 
 async def fetch_many(bench: Bench, count: int, *subjects: str) -> list[Delivery]:
-    """`fetch` where other tasks run beside."""
+    """Deliver `count` messages like `fetch`, while other tasks run."""
     bench.append(*subjects)
     bench.pull(b"%d" % count)
     while len(bench.inbox) < count:

@@ -1,4 +1,4 @@
-"""Random programs against a plain consumer: order, redelivery and pending always agree."""
+"""Random programs against a plain model: order, redelivery and pending messages always agree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.jetstream.consumer.bench import Bench, Delivery
 
 TICK_NS = 20_000_000
 SUBJECTS = ("a", "b.1", "b.2", "c")
-# As often as they stand there.
+# Repeated entries are chosen more often.
 OPERATIONS = (
     *("append",) * 3,
     *("pull",) * 3,
@@ -34,7 +34,7 @@ Got = tuple[int, int, int, int]  # deliveries, stream sequence, consumer sequenc
 
 @dataclass
 class Waiting:
-    """A message that is not acknowledged."""
+    """A pending message."""
 
     deliveries: int
     due_ns: int
@@ -42,7 +42,7 @@ class Waiting:
 
 @dataclass
 class Model:
-    """One stream and one consumer with explicit acknowledgements, on dicts: slow and plain."""
+    """A plain model of one stream and one consumer with explicit acks, in dicts."""
 
     settings: EngineSettings
     per_subject: int
@@ -102,7 +102,7 @@ class Model:
         self.queue, self.demand = [], 0
 
     def pump(self) -> list[Got]:
-        """What is delivered now."""
+        """Return the messages that are delivered now."""
         most = self.settings.max_deliver
         self.queue = [sequence for sequence in self.queue if sequence in self.pending]
         for sequence in sorted(self.pending):
@@ -208,7 +208,7 @@ class Both:
         self.wanted += self.model.pump()
 
     async def compare(self) -> None:
-        _ = self.engine.num_ack_pending  # compares what is pending with the stream
+        _ = self.engine.num_ack_pending  # compares pending messages with the stream
         await self.bench.settle()
         self.wanted += self.model.pump()
         await self.pass_time(TICK_NS)

@@ -1,4 +1,4 @@
-"""Pull requests and what is delivered to them: reference §6.10, ADR-13."""
+"""Pull requests and their deliveries in the consumer engine (ADR-13)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_requests_take_turns(bench: Bench) -> None:
 
 
 async def test_nobody_listens_to_the_inbox(bench: Bench) -> None:
-    """The request ends silently, and the message is for the next one."""
+    """The request ends without a status, and the message goes to the next request."""
     engine = bench.engine()
     bench.pull(b"1", reply="gone")
     bench.listen("inbox")
@@ -133,7 +133,7 @@ async def test_no_wait_takes_what_there_is(bench: Bench) -> None:
 
 
 async def test_no_wait_with_expires_waits_for_the_first(bench: Bench) -> None:
-    """A one-shot: nothing is there, so it waits; once it has something, it ends."""
+    """The request waits while there is no message, and ends after the first ones."""
     engine = bench.engine()
     bench.listen("inbox")
     bench.pull(b'{"no_wait":true,"batch":5,"expires":3000000000}')
@@ -252,7 +252,7 @@ async def test_heartbeats_are_a_millisecond_apart_at_least(bench: Bench) -> None
 
 
 async def test_max_waiting(bench: Bench) -> None:
-    """Requests that nobody listens to any more make room, looked for once a second."""
+    """Requests without a listener make room; the engine checks once a second."""
     engine = bench.engine(EngineSettings(stream="S", max_waiting=2))
     bench.listen("inbox")
     await bench.advance(10)
@@ -333,7 +333,10 @@ async def test_new_filters(bench: Bench) -> None:
 
 @pytest.mark.parametrize("filters", [(), ("k.*",)])
 async def test_last_per_subject(bench: Bench, filters: tuple[str, ...]) -> None:
-    """A start list, then what comes; what is replaced before it is read is not pending."""
+    """After the last message of each subject come new ones.
+
+    A message that is replaced before its delivery is not pending.
+    """
     bench.append("k.1", "k.2", "k.1", "k.3")
     engine = bench.engine(
         EngineSettings(stream="S", filters=filters), start=2, last_per_subject=[2, 3, 4]

@@ -1,4 +1,4 @@
-"""Push consumers: reference §6.9."""
+"""Push delivery in the consumer engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 def push(**more: object) -> EngineSettings:
     settings = {"stream": "S", "deliver_subject": "deliver", "ack_policy": AckPolicy.NONE, **more}
-    return EngineSettings(**settings)  # type: ignore[arg-type]  # what a test gives
+    return EngineSettings(**settings)  # type: ignore[arg-type]  # any fields
 
 
 async def test_delivers_while_somebody_listens(bench: Bench) -> None:
@@ -40,7 +40,7 @@ async def test_one_of_a_deliver_group(bench: Bench) -> None:
 
 
 async def test_what_nobody_takes_is_not_delivered(bench: Bench) -> None:
-    """Interest is believed to be there, but is not: tried again later."""
+    """The engine expects interest, but there is none: delivery is retried later."""
     engine = bench.engine(push())
     engine.set_push_interest(True)
     bench.append("a")
@@ -73,7 +73,7 @@ async def test_idle_heartbeats(bench: Bench) -> None:
 
 
 async def test_flow_control(bench: Bench) -> None:
-    """A request past half of the window; a stop past the window; the answer doubles it."""
+    """A request comes at half of the window; delivery stops at its end; an answer doubles it."""
     engine = bench.engine(push(flow_control=True, idle_heartbeat_ns=SECOND_NS))
     bench.listen("deliver")
     engine.set_push_interest(True)
@@ -97,7 +97,7 @@ async def test_flow_control(bench: Bench) -> None:
 
 
 async def test_acknowledged_by_flow_control(bench: Bench) -> None:
-    """AckPolicy FLOW_CONTROL: what the answer says was read."""
+    """With ack policy `flow_control` the sequences in the answer's headers are acknowledged."""
     engine = bench.engine(
         push(
             ack_policy=AckPolicy.FLOW_CONTROL,
@@ -119,12 +119,12 @@ async def test_acknowledged_by_flow_control(bench: Bench) -> None:
 
 
 async def test_rate_limit(bench: Bench) -> None:
-    """In bits a second; the bucket begins full."""
+    """The rate is in bits per second, and the bucket is full at first."""
     engine = bench.engine(push(rate_limit_bps=8_000, rate_burst_bytes=2_000))
     bench.listen("deliver")
     engine.set_push_interest(True)
     for _ in range(6):
-        bench.append("a", data=b"x" * 950)  # about 1,000 with its subjects
+        bench.append("a", data=b"x" * 950)  # about 1,000 bytes with the subjects
     assert len(await bench.take()) == 2
     for _ in range(4):
         await bench.advance(1.01)

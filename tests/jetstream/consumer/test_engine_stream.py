@@ -1,4 +1,4 @@
-"""A consumer and its stream: retention, blocks not in memory, what comes back to itself."""
+"""A consumer engine and its stream: retention, blocks not in memory, and loops."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def left(bench: Bench) -> list[int]:
 async def test_a_work_queue(
     bench: Bench, policy: AckPolicy, acked: int | None, remaining: list[int]
 ) -> None:
-    """What is acknowledged is removed before that is confirmed; without acks what is delivered."""
+    """An acked message is removed before the ack is answered; without acks delivery removes it."""
     bench.core.set_retention("workqueue")
     bench.engine(EngineSettings(stream="S", ack_policy=policy))
     bench.listen("inbox")
@@ -53,7 +53,7 @@ async def test_a_work_queue(
 
 
 async def test_interest(bench: Bench) -> None:
-    """Removed when the last consumer that wants it has acknowledged it; not what was given up."""
+    """A message is removed when all interested consumers acked it, not after max_deliver."""
     bench.core.set_retention("interest")
     settings = EngineSettings(stream="S", max_deliver=1, ack_wait_ns=SECOND_NS)
     bench.engine(settings)
@@ -73,14 +73,14 @@ async def test_interest(bench: Bench) -> None:
     assert left(bench) == [3]
     assert other.num_ack_pending == 0
     await bench.advance(2)
-    assert left(bench) == [3]  # delivered as often as it may be, and not acknowledged
+    assert left(bench) == [3]  # max_deliver is reached without an ack
     bench.ack(first[2])
     await bench.settle()
     assert left(bench) == []
 
 
 async def test_a_request_that_asks_itself(bench: Bench) -> None:
-    """Its reply is the subject for requests: what is delivered there becomes requests."""
+    """The request's reply is the subject for requests, so deliveries become requests."""
     engine = bench.engine()
     bench.append(*"abc")
     bench.pull(b"2", reply="$JS.API.CONSUMER.MSG.NEXT.S.C")
@@ -89,7 +89,7 @@ async def test_a_request_that_asks_itself(bench: Bench) -> None:
 
 
 async def test_hints_do_not_pile_up(bench: Bench) -> None:
-    """Refused again and again with other delays: one message, few hints."""
+    """Many naks of one message with different delays do not fill the memory."""
     engine = bench.engine()
     bench.listen("inbox")
     bench.append("a")
@@ -102,7 +102,7 @@ async def test_hints_do_not_pile_up(bench: Bench) -> None:
 
 
 async def test_blocks_that_are_not_in_memory(bench: Bench, tmp_path: Path) -> None:
-    """Fetched one after the other; redeliveries from where the stream begins."""
+    """Blocks are loaded one after the other; redeliveries read from the stream's beginning."""
     volume = Volume.open(RealDisk(), tmp_path, os.urandom, loop=asyncio.get_running_loop())
     options = FileOptions(block_bytes_max=4096)
     store = await FileStore.open(volume, tmp_path / "msgs", Limits(), os.urandom, options)

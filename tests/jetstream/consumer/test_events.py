@@ -1,4 +1,4 @@
-"""What a consumer tells of single messages (§6.17), for who listens."""
+"""Advisories of a consumer about single messages, if there is a subscriber."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""When a consumer that nobody uses goes (§6.5, §6.9)."""
+"""The deletion of unused consumers (`inactive_threshold`)."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class Use:
 
 @pytest.mark.parametrize("chance", [0, 1, 899, 900, 2**32 - 1])
 def test_how_long_a_consumer_may_be_unused(chance: int) -> None:
-    """Ephemeral: 5 s and a bit. Pull: what is asked for and a bit. Durable: for ever."""
+    """Ephemeral: 5 s and a little. Pull: the configured time and a little. Durable: forever."""
     ephemeral = Threshold.of(ConsumerConfig(), chance)
     assert 5 * SECOND + 100 * MS <= ephemeral.span_ns < 6 * SECOND
     pull = Threshold.of(ConsumerConfig(inactive_threshold=SECOND), chance)

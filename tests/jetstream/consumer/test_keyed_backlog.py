@@ -1,4 +1,4 @@
-"""One message of a key at a time: which messages have a key in common, what waits, what goes on."""
+"""Ordered work, one message of a key at a time (docs/ordered-work.md): keys and order."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ KEYED = EngineSettings(stream="S", key_token=2)
         (b"a.b.c", 1, b"a"),
         (b"a.b.c", 2, b"b"),
         (b"a.b.c", 3, b"c"),
-        (b"a.b.c", 4, b".a.b.c"),  # it has fewer: all of it
+        (b"a.b.c", 4, b".a.b.c"),  # the subject has fewer tokens: its key is all of it
         (b"b", 1, b"b"),
-        (b"b", 2, b".b"),  # not the same as a token b
+        (b"b", 2, b".b"),  # differs from a token b
     ],
 )
 def test_the_key_of_a_subject(subject: bytes, token: int, key: bytes) -> None:
@@ -85,7 +85,7 @@ async def test_a_redelivery_comes_before_what_is_behind_it(bench: Bench) -> None
 
 
 async def test_a_late_first_delivery_is_not_redelivered_early(bench: Bench) -> None:
-    """Deadlines are not in the order of sequences any more."""
+    """Deadlines are no longer in the order of sequences."""
     bench.engine(replace(KEYED, ack_wait_ns=10 * SECOND_NS))
     bench.listen("inbox")
     bench.append("k.a", "k.a", "k.b")
@@ -116,7 +116,7 @@ async def test_no_more_is_read_than_may_wait(bench: Bench) -> None:
     bench.listen("inbox")
     bench.append("k.a", "k.a", "k.a", "k.a", "k.b", "k.c")
     bench.pull(b"10")
-    [first] = await messages(bench)  # three wait: k.b is not looked at
+    [first] = await messages(bench)  # three wait: k.b is not checked
     assert engine.num_pending == 5
     bench.ack(first)
     assert await sequences(bench) == [2, 5, 6]
@@ -247,7 +247,7 @@ def acknowledge(bench: Bench, engine: ConsumerEngine, delivery: Delivery) -> Non
 async def test_a_key_is_free_when_its_ack_is_durable(
     tmp_path: Path, eventually: Eventually
 ) -> None:
-    """A crash cannot take an ack back behind a later message of the key."""
+    """A crash cannot undo an ack after the delivery of a later message of the key."""
     async with serving(tmp_path) as served:
         stream = await served.stream()
         consumer = await served.consumer(stream, metadata={"natsd.key_token": "2"})

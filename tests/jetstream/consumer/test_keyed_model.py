@@ -1,7 +1,6 @@
-"""Random programs: one message of a key at a time, in order, nothing lost and all counted right.
+"""Random programs with keys: one message of a key at a time, in order, none lost or miscounted.
 
-What is delivered is looked at as it comes, against plain sets; the order among different keys is
-the engine's own.
+Deliveries are checked against plain sets; the engine may choose the order among keys.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.consumer.bench import Bench, Delivery
 
 SUBJECTS = ("k.a.1", "k.a.2", "k.b.1", "k.c", "k", "other.d.1", "k.b.1")
-# As often as they stand there.
+# Repeated entries are chosen more often.
 OPERATIONS = (
     *("append",) * 4,
     *("pull",) * 3,
@@ -37,14 +36,14 @@ OPERATIONS = (
 
 
 def key_of(subject: str) -> str:
-    """The second token, or all of it."""
+    """Return the subject's second token, or a dot and the subject if it has one token."""
     tokens = subject.split(".")
     return tokens[1] if len(tokens) > 1 else "." + subject
 
 
 @dataclass
 class Model:
-    """What there is, and what was seen."""
+    """The stored, unread and pending messages."""
 
     filters: tuple[str, ...]
     messages: dict[int, str] = field(default_factory=dict)
@@ -152,7 +151,7 @@ class Both:
             if message.reply:
                 self.delivered.append(message)
                 model.delivered(message.numbers[1], message.numbers[0])
-        num_ack_pending = self.engine.num_ack_pending  # compares what is pending with the stream
+        num_ack_pending = self.engine.num_ack_pending  # compares pending messages with the stream
         await self.bench.settle()
         assert num_ack_pending == len(model.pending)
         assert self.engine.num_pending == len(model.unread)
@@ -170,7 +169,7 @@ class Both:
             assert model.deliverable() == []
 
     def give_up(self) -> None:
-        """What was delivered as often as it may be, when its time is over."""
+        """Note messages that have reached max_deliver when their ack wait is over."""
         pending = self.store.state().pending
         for sequence, deliveries in list(self.model.pending.items()):
             if deliveries >= self.settings.max_deliver and sequence not in pending:
@@ -217,7 +216,7 @@ def test_any_program(
 
 
 async def finish(both: Both) -> None:
-    """Somebody goes on working: everything comes to an end."""
+    """Consume until everything is acknowledged."""
     for _ in range(400):
         if not both.model.unread and not both.model.pending:
             break

@@ -1,4 +1,4 @@
-"""How consumers come, change, go, and come back after a restart (§6.2, §6.5)."""
+"""Consumers: how they are created, changed, deleted, and recovered after a restart."""
 
 import asyncio
 import json
@@ -135,7 +135,7 @@ async def test_what_is_pending_goes_to_the_new_deliver_subject(
     assert (served.received[2][1] or "").startswith("$JS.ACK.S.C.2.2.3.")
 
 
-# Where a consumer begins
+# Start positions
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ async def test_what_is_deleted_stays_deleted(tmp_path: Path) -> None:
 
 
 async def test_a_create_that_died_never_happened(tmp_path: Path) -> None:
-    """It left a state in which nothing was written yet."""
+    """The crash left an initial state and no configuration."""
     async with serving(tmp_path) as served:
         consumer = await served.consumer(await served.stream())
         assert consumer.directory is not None
@@ -242,7 +242,7 @@ def contents(root: Path) -> dict[Path, bytes]:
 
 
 async def test_a_damaged_configuration_takes_the_consumer_offline(tmp_path: Path) -> None:
-    """It keeps its name and its files until it is deleted; the others are served."""
+    """The consumer keeps its name and files until it is deleted; the others are served."""
     async with serving(tmp_path) as served:
         stream = await served.stream()
         await served.consumer(stream)
@@ -280,7 +280,7 @@ async def test_messages_wait_for_a_consumer_that_is_offline(
     eventually: Eventually,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Those that are there, and those that come: it is not known what the consumer wants."""
+    """Stored and new messages are kept, because the consumer's filters are unknown."""
     async with serving(tmp_path) as served:
         stream = await served.stream(retention="interest")
         await served.consumer(stream, filter_subject="a.1")
@@ -295,7 +295,7 @@ async def test_messages_wait_for_a_consumer_that_is_offline(
     elif wound == "state":
         for path in found(tmp_path, "obs/C/state/state.db*"):
             path.unlink()
-            path.mkdir()  # neither of the two can be read
+            path.mkdir()  # neither copy can be read
     with monkeypatch.context() as patched:
         if wound == "engine":
             patched.setattr(Consumer, "begin", fail_for("C", Consumer.begin))

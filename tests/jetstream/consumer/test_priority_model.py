@@ -1,4 +1,4 @@
-"""Pull requests with priority groups, against a plain model of whose turn it is (ADR-42)."""
+"""Pull requests with priority groups against a plain model of their order (ADR-42)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_ACK_PENDING = 6
 
 @dataclass
 class Asked:
-    """A request that waits."""
+    """A waiting request."""
 
     client: str
     left: int
@@ -31,11 +31,11 @@ class Asked:
     priority: int = 0
     min_pending: int = 0
     min_ack_pending: int = 0
-    pin: int | None = None  # which of the pins that there were
+    pin: int | None = None  # number of a pin
 
 
 class Model:
-    """One list of requests, looked through from the beginning for each message."""
+    """A list of requests that is searched from its beginning for each message."""
 
     def __init__(self, policy: PriorityPolicy) -> None:
         self.policy = policy
@@ -208,7 +208,7 @@ class Run:
         self.bench.append(*["s"] * count)
 
     def ack(self, _draw: st.DataObject) -> None:
-        """All, in one acknowledgement after the other: nothing is sent in between."""
+        """Acknowledge all messages one by one; nothing is delivered in between."""
         self.model.ack()
         for delivery in self.unacked:
             self.bench.ack(delivery)

@@ -1,4 +1,4 @@
-"""Bodies of pull requests: reference §6.10, ADR-13; texts as nats-server 2.14 answers them."""
+"""Bodies of pull requests (ADR-13), with the error texts of nats-server 2.14."""
 
 import json
 from typing import Any
@@ -151,7 +151,7 @@ requests = st.fixed_dictionaries(
 
 @given(requests, st.sampled_from([None, 1, "\t"]))
 def test_usual_or_not_is_read_alike(request_values: dict[str, Any], indent: int | None) -> None:
-    """The same request with a key that nobody knows goes the slow way."""
+    """A request with an unknown key takes the slow path and reads the same."""
     usual = json.dumps(request_values, indent=indent).encode()
     unusual = json.dumps(request_values | {"x": None}, indent=indent).encode()
     assert is_usual(usual)

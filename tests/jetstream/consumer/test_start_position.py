@@ -1,4 +1,4 @@
-"""Where a new consumer begins (§6.5, deliver policies), among what is visible."""
+"""The start positions of new consumers by deliver policy, among the visible messages."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SUBJECTS = ("a", "b", "c.d")
 
 
 def stored(*subjects: str) -> MemStore:
-    """Messages with sequences and times 1, 2, …"""
+    """Return a store of messages with sequences and times 1, 2, …"""
     store = MemStore()
     for time_ns, subject in enumerate(subjects, 1):
         store.append(subject, None, b"", time_ns)

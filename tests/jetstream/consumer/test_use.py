@@ -1,4 +1,4 @@
-"""Who uses a consumer: listeners, pauses, and how an unused one goes (§6.5, §6.9)."""
+"""The use of a consumer: listeners, pauses, and the deletion of an unused one."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Tests of the models of the API."""
+"""Tests of the API's models."""

@@ -1,4 +1,4 @@
-"""Models read and write JSON as nats-server's structs do: recorded from 2.14.5 (§6.1)."""
+"""Models read and write JSON as the structs of nats-server do; texts recorded from 2.14.5."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ REFUSED_STREAMS = [
     ('{"name":"S"}{"max_msgs":"x"}', FIELD.format("string", "max_msgs", "int64")),
     ('{"max_msgs":"x"}{"max_msgs":1}', FIELD.format("string", "max_msgs", "int64")),
     ("{}[]", "json: cannot unmarshal array into Go value of type server.StreamConfigRequest"),
-    ("{}" * 9, "too many values"),  # natsd's own: nobody says as much
+    ("{}" * 9, "too many values"),  # a limit of natsd; no client sends as many
     (
         '{"mirror":{"name":"X","opt_start_time":"now"}}',
         'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',
@@ -145,14 +145,14 @@ def test_a_consumer_request_is_refused_in_gos_words(body: str, text: str) -> Non
     ],
 )
 def test_a_body_that_is_to_be_one_value(body: bytes, text: str) -> None:
-    """UNPIN and RESET: Go's Unmarshal has other words, and no places."""
+    """UNPIN and RESET use Go's `json.Unmarshal`, whose errors have other texts and no offsets."""
     with pytest.raises(InvalidJson) as raised:
         decode(ConsumerUnpinRequest, body, is_one_value=True)
     assert str(raised.value) == text
 
 
 def test_several_values_are_said_one_after_the_other() -> None:
-    """Members of objects are added, everything else is replaced, `null` is nothing."""
+    """A later value adds members to objects and replaces all else; `null` changes nothing."""
     body = b'{"name":"S","subjects":["a"],"metadata":{"a":"1"}} {"subjects":["b","c"],'
     request = decode(StreamConfigRequest, body + b'"metadata":{"b":"2"}}null\n{"max_msgs":5}')
     assert request.config.name == "S" and request.config.max_msgs == 5
@@ -161,7 +161,7 @@ def test_several_values_are_said_one_after_the_other() -> None:
 
 
 def test_null_in_a_list_is_the_zero_value() -> None:
-    """An item of no value is an empty one, which the rules refuse or not."""
+    """A null item becomes an empty one, which the rules of the field accept or refuse."""
     body = b'{"subjects":[null,"a"],"sources":[null],"metadata":{"a":null}}'
     config = decode(StreamConfigRequest, body).config
     assert config.subjects == ["", "a"]
@@ -184,7 +184,7 @@ def test_unknown_fields_are_nothing_when_not_strict() -> None:
 
 
 def test_what_go_takes() -> None:
-    """Any case of a name, null for nothing, words in other forms."""
+    """Names in any case are read, null is nothing, and words may have other forms."""
     request = decode(
         StreamConfigRequest,
         b' {"NAME":"S","Max_Msgs":null,"discard":"NEW","persist_mode":"","pedantic":true}\n',
@@ -298,7 +298,7 @@ FIELDS = st.sampled_from([*StreamConfig.model_fields, "pedantic", "Nope"])
 
 @given(st.dictionaries(FIELDS, JSON_VALUES, max_size=4), st.booleans())
 def test_any_member_is_read_or_refused(members: dict[str, Any], strict: bool) -> None:
-    """And what was read can be written, and says the same when it is read again."""
+    """Every accepted body can be written, and is equal when it is read again."""
     with contextlib.suppress(InvalidJson):
         request = decode(StreamConfigRequest, json.dumps(members).encode(), strict=strict)
         assert decode(StreamConfigRequest, encode(request)) == request

@@ -1,4 +1,4 @@
-"""What is said of JSON that is none: Go's words and places, as nats-server answers (§6.1)."""
+"""Errors about broken JSON have Go's texts and offsets, as nats-server answers."""
 
 import json
 
@@ -49,7 +49,7 @@ def test_depth_is_bounded() -> None:
 
 @given(st.text(alphabet='{}[]",:\\ \n01.eE+-truefalsn\x01u', max_size=40))
 def test_agrees_with_the_reader_on_where_json_ends(text: str) -> None:
-    """What Python reads is never said to break before its end."""
+    """If Python can read a text, no syntax error is found before its end."""
 
     def no_constant(name: str) -> None:
         raise ValueError(name)

@@ -1,4 +1,4 @@
-"""Times as the API writes them, and what Go says of those that cannot be read (§6.1)."""
+"""Times as the API writes them, and Go's error texts for unreadable ones."""
 
 import contextlib
 

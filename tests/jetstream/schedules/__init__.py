@@ -1,1 +1,1 @@
-"""Schedules, and messages that wait."""
+"""Tests of schedules and delayed messages."""

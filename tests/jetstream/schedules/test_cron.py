@@ -1,5 +1,4 @@
-"""Cron expressions, as nats-server reads them (reference §6.7 Nats-Schedule): tables of what it
-answered."""
+"""Cron expressions as nats-server reads them (ADR-51, `parseMsgSchedule`): recorded answers."""
 
 from __future__ import annotations
 
@@ -143,7 +142,7 @@ FIRES: list[tuple[str, str, str, list[str]]] = [
         "2026-02-14T00:00:00Z",
         ["2026-02-14T05:00:00Z", "2026-02-15T06:00:00Z", "2026-02-16T06:00:00Z"],
     ),
-    # Half an hour that comes twice, and one that is skipped: nats-server misses the first 3:00.
+    # Half an hour that occurs twice, and one that is skipped: nats-server misses the first 3:00.
     (
         "0 45 1 * * *",
         "Australia/Lord_Howe",

@@ -1,6 +1,6 @@
-"""kill -9 while what was delayed is being published and consumed: each message comes, and once.
+"""kill -9 while delayed messages are published and consumed: each message comes exactly once.
 
-`make torture` does more rounds.
+`make torture` runs more rounds.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ WAITED_S = 40.0
 
 
 class History:
-    """What clients know, over all the lives of the server."""
+    """The clients' knowledge, over all the lives of the server."""
 
     def __init__(self) -> None:
         self.acknowledged: set[str] = set()
         self.tried = 0
-        self.seen: dict[str, set[int]] = {}  # name -> the sequences that it was delivered as
+        self.seen: dict[str, set[int]] = {}  # name -> the sequences of its deliveries
 
     async def publish(self, nc: Client, chance: random.Random) -> None:
-        """Until the server is gone."""
+        """Publish delayed messages until the server is gone."""
         while True:
             self.tried += 1
             name = f"m{self.tried}"
@@ -56,7 +56,7 @@ class History:
                     await message.ack()
 
     async def live(self, server: ProcessTarget, chance: random.Random) -> None:
-        """Until it is killed, at any moment."""
+        """Publish and consume until the server is killed at a random moment."""
         nc = await connect(server)
         tasks = [asyncio.create_task(self.publish(nc, chance)) for _ in range(4)]
         tasks.append(asyncio.create_task(self.consume(nc)))
@@ -70,10 +70,10 @@ class History:
             await nc.close()
 
     async def finish(self, server: ProcessTarget) -> None:
-        """Everything that was acknowledged comes."""
+        """Check that all acknowledged messages come."""
         nc = await connect(server)
         task = asyncio.create_task(self.consume(nc))
-        with contextlib.suppress(AssertionError):  # what is missing is said below
+        with contextlib.suppress(AssertionError):  # the caller reports missing messages
             await eventually_within(lambda: self.acknowledged <= self.seen.keys(), WAITED_S)
         task.cancel()
         with contextlib.suppress(*GONE):
@@ -83,7 +83,7 @@ class History:
 
 @pytest.mark.timeout(120)
 async def test_each_once(tmp_path: Path) -> None:
-    """Delivered again it has the same sequence: stored twice it would have two."""
+    """A redelivered message keeps its sequence; a message that was stored twice would have two."""
     chance = random.Random(5)
     history = History()
     server = serve_files(tmp_path)
@@ -96,7 +96,7 @@ async def test_each_once(tmp_path: Path) -> None:
         retention="workqueue",
         allow_msg_schedules=True,
     )
-    # What was on its way to a client as the server was killed comes again after that time.
+    # Messages in flight to a client at the kill are redelivered after this ack wait.
     await api.create_consumer("WORK", "C", ack_wait=1_000_000_000)
     await nc.close()
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Schedules and messages that wait, against a plain model with a clock that is set by hand."""
+"""Schedules and delayed messages against a plain model, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Plan:
 
 @dataclass
 class PlainStream:
-    """What is published later, and when."""
+    """A model of the messages that are published later, and their times."""
 
     now_ns: int
     plans: dict[str, Plan] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class PlainStream:
 
 
 class Served:
-    """The real one, on files, with the same clock."""
+    """The real stream, on files, with the same clock."""
 
     def __init__(self, directory: Path) -> None:
         self.directories: Iterator[Path] = (directory / str(n) for n in itertools.count())
@@ -86,7 +86,7 @@ class Served:
         self.jetstream.reactor.close()
 
     async def kill(self) -> None:
-        """It goes on with what is on disk at this moment."""
+        """Continue with the files that are on disk at this moment."""
         copy = next(self.directories)
         shutil.copytree(self.directory, copy, ignore=shutil.ignore_patterns("*lock*"))
         await self.stop()
@@ -95,7 +95,7 @@ class Served:
 
     async def advance(self, seconds: int) -> None:
         self.clock.now_ns += seconds * SECOND_NS
-        Alarm(self.jetstream.scheduler, lambda _now_ns: None).set(1)  # look at once
+        Alarm(self.jetstream.scheduler, lambda _now_ns: None).set(1)  # wakes the scheduler
 
     async def publish(self, subject: str, data: bytes, **headers: str) -> int:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -167,11 +167,11 @@ async def perform(served: Served, model: PlainStream, step: tuple[str, str, int]
     elif what == "advance":
         model.advance(seconds)
         await served.advance(seconds)
-    elif what == "stop":  # and come back later
+    elif what == "stop":  # the server starts again later
         await served.stop()
         served.clock.now_ns += seconds * SECOND_NS
         await served.start()
-        model.advance(seconds + 1)  # it looks a quarter of a second after it began
+        model.advance(seconds + 1)  # schedules are looked at 0.25 s after a start
         await served.advance(1)
     elif what == "restart":
         await served.stop()
@@ -187,7 +187,7 @@ async def compare(steps: list[tuple[str, str, int]], directory: Path) -> None:
     model = PlainStream(served.clock.now_ns)
     for n, step in enumerate([*steps, ("advance", "", 9), ("advance", "", 9)]):
         await perform(served, model, step, n)
-        # Plans and what waits are independent: each in its own order.
+        # Scheduled and delayed messages are independent: each kind has its own order.
         for subject in ("s.out", "s.late"):
             wanted = [each for each in model.seen if each[0] == subject]
 

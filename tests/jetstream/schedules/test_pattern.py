@@ -1,4 +1,4 @@
-"""What a `Nats-Schedule` says (reference §6.7)."""
+"""The patterns of `Nats-Schedule` (ADR-51)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_next(text: bytes, expected: str) -> None:
 
 
 def test_what_was_missed_is_passed_over() -> None:
-    """An interval goes on from now, the calendar with what comes next in it."""
+    """An interval continues from now, a calendar with its next time; missed times are skipped."""
     now = parse_time("2026-05-04T10:00:00.2Z")
     for text, expected in ((b"@every 7m", "2026-05-04T10:07:00Z"), (b"@hourly", "11:00:00Z")):
         pattern = parse_pattern(text)
@@ -51,7 +51,7 @@ def test_what_was_missed_is_passed_over() -> None:
 def test_nothing_is_asked_for() -> None:
     assert parse_pattern(b"") is None
     assert parse_pattern(b"", b"Europe/Paris") is None
-    assert parse_pattern(b"@at 0001-01-01T00:00:00Z") is None  # Go's time that is none
+    assert parse_pattern(b"@at 0001-01-01T00:00:00Z") is None  # Go's zero time, which is no time
     assert parse_pattern(b"@at 1970-01-01T00:00:00Z") is not None
 
 
@@ -93,7 +93,7 @@ def test_no_time_zone(zone: bytes) -> None:
     ],
 )
 def test_the_zone_of_the_server(monkeypatch: pytest.MonkeyPatch, zone: str, expected: str) -> None:
-    """`Local`, as Go has it: what `TZ` says, and UTC where that is no zone."""
+    """`Local` is the zone that `TZ` names, and UTC if it names none, as in Go."""
     monkeypatch.setenv("TZ", zone)
     _parse.cache_clear()
     pattern = parse_pattern(b"@daily", b"Local")

@@ -1,4 +1,4 @@
-"""A purge takes the messages of a stream and those that wait in it, or neither."""
+"""A purge removes a stream's messages and its waiting ones, or neither."""
 
 from __future__ import annotations
 
@@ -36,8 +36,11 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Purging:
-    """A stream with messages and some that wait; `calls` after the purge was asked for, the process
-    dies, or a call fails."""
+    """A program that purges a stream with stored and waiting messages.
+
+    `calls` calls of the disk after the request, the power fails; or, with `number`, calls fail with
+    that errno.
+    """
 
     disk: FaultyDisk
     calls: int
@@ -62,7 +65,7 @@ class Purging:
 
 
 async def found(jetstream: JetStream) -> tuple[int, int]:
-    """How many messages the stream has, and how many wait."""
+    """Return the number of stored and of waiting messages."""
     stream = account_of(jetstream).stream("S")
     scheduled: Any = stream.scheduled
     await scheduled.delays.found_all()
@@ -92,7 +95,7 @@ def test_killed_at_any_call() -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO])
 def test_a_call_fails(number: int, caplog: pytest.LogCaptureFixture) -> None:
-    """What is refused has removed nothing, also not after a restart."""
+    """A refused purge has removed nothing, also after a restart."""
 
     async def scenario(calls: int) -> bool:
         disk = FaultyDisk(calls)
@@ -103,7 +106,7 @@ def test_a_call_fails(number: int, caplog: pytest.LogCaptureFixture) -> None:
             stream: Any = account_of(jetstream).stream("S")
             errors = stream.store.write_error, stream.scheduled.delays.write_error
             if any(isinstance(error, StoreReadOnly) for error in errors):
-                wanted = [ALL, NONE]  # nobody knows, but it is the one or the other
+                wanted = [ALL, NONE]  # the outcome is unknown, but all or nothing
             else:
                 assert await found(jetstream) in wanted, calls
         assert await after_start(disk) in wanted, calls

@@ -1,4 +1,4 @@
-"""What is asked of a schedule: its target is the stream's, however many subjects that has."""
+"""Checks of a schedule: its target must be a subject of the stream, however many there are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.jetstream.serving import create, publish, serving, update
 PUBLISHED = 50
 SUBJECTS = 30_000
 SMALL_CPU_S = 0.1
-"""What is below that is not compared: the clock's grain would decide."""
+"""Smaller costs are not compared, because the clock's resolution would decide."""
 
 
 def headers(target: str) -> bytes:
@@ -23,7 +23,7 @@ def headers(target: str) -> bytes:
 
 
 async def spent_s(jetstream: JetStream, plan: str, target: str) -> float:
-    """CPU time of PUBLISHED schedules."""
+    """Publish PUBLISHED schedules and return the CPU time in seconds."""
     began_s = time.process_time()
     for _ in range(PUBLISHED):
         answer = await publish(jetstream, plan, b"", headers(target))

@@ -1,11 +1,11 @@
-"""The readable model of what a copy leaves away of a header block: reference §6.12."""
+"""A readable model of the headers that a copy omits (nats-server's `processInboundMirrorMsg`)."""
 
 LEFT = (b"Nats-Expected-", b"Nats-Batch-", b"Nats-Request-Info:")
 OF_SOURCES = (b"Nats-Stream-Source:",)
 
 
 def plainly_carried(block: bytes, *, is_source: bool) -> bytes:
-    """Line by line; the first line, and what is not ended, are kept as they are."""
+    """Return the block without the omitted lines; the first and an unfinished line stay."""
     left = (*LEFT, *OF_SOURCES) if is_source else LEFT
     first, *lines = block.split(b"\r\n")
     whole = [line + b"\r\n" for line in lines[:-1]]

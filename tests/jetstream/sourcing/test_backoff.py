@@ -1,4 +1,4 @@
-"""When to try again."""
+"""The pauses between attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message's headers become in a stream that it is copied to."""
+"""The headers of a message in a stream that copies it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits fail, and with them goes what was stored: it is asked for again."""
+"""When a commit fails, the lost messages are requested from the origin again."""
 
 from __future__ import annotations
 

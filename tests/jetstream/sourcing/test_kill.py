@@ -1,10 +1,10 @@
-"""A mirror and a source through random ends of the server, killed or stopped: the copies are exact.
+"""A mirror and a source whose server is killed or stopped at random: the copies are exact.
 
-- The mirror has what the origin has, under the same sequences and times, and nothing else.
-- The source has every message of its origins once, each origin's in its order, and what was
-  published to its own subject; one of them is a work queue, which is empty then.
+- The mirror has the origin's messages, with the same sequences and times, and no others.
+- The source has every message of its origins once, each origin's in order, and the messages to its
+  own subject. One origin is a work queue, which is empty at the end.
 
-Twenty times as many, which is what `make torture` does, are a hundred.
+`make torture` runs twenty times as many rounds, a hundred.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUNDS = 5
 IN_FLIGHT = 20
 SUBJECTS = ("o.a", "o.b", "p", "w", "s")
 Stored = tuple[int, str, bytes, str]
-"""Sequence, subject, payload, source."""
+"""Sequence, subject, payload and source."""
 
 
 async def create_streams(api: Api) -> None:
@@ -74,7 +74,7 @@ async def load(
 
 
 async def end(server: ProcessTarget, chance: random.Random) -> None:
-    """In the midst of the load, more or less gently."""
+    """Stop or kill the server in the middle of the load."""
     await asyncio.sleep(0.02 + chance.random() * 0.3)
     if chance.random() < 0.7:
         await asyncio.to_thread(kill, server)
@@ -83,7 +83,7 @@ async def end(server: ProcessTarget, chance: random.Random) -> None:
 
 
 async def read(api: Api, stream: str) -> list[Stored]:
-    """All of it."""
+    """Return all messages of the stream."""
     last = (await api.stream_state(stream))["last_seq"]
     subscription = await api.nc.jetstream().subscribe(">", stream=stream, ordered_consumer=True)
     found: list[Stored] = []
@@ -96,7 +96,7 @@ async def read(api: Api, stream: str) -> list[Stored]:
 
 
 async def check(api: Api, acknowledged: set[bytes]) -> None:
-    """The copies are, or soon will be, exact."""
+    """Wait until the copies are exact."""
     origin, other = await read(api, "O"), await read(api, "P")
     own = [each for each in await read(api, "S") if each[1] == "s"]
     await until_last(api, "M", origin[-1][0])

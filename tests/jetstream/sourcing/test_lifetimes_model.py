@@ -1,10 +1,10 @@
-"""What expires in an origin, its mirrors and a source, against plain lists, by a clock that is set
-by hand (reference §6.7 Nats-TTL, Nats-Marker-Reason; §6.12).
+"""Expiry in an origin, its mirrors and a source against plain lists, with a clock set by the test.
 
-- A mirror has the times of its origin, so that what expires there expires here at the same moment;
-  an origin's marker comes over as any message and lives as long, and none is made here.
-- A source's messages live from when they came, its own stream's age and markers are its own.
-- Where lifetimes are not allowed, one that came along is only stored.
+TTLs and markers are those of ADR-43.
+- A mirror has the times of its origin, so that messages expire in both at the same moment. The
+  origin's markers are copied like other messages and live as long; a mirror makes none.
+- A source's messages live from their arrival, with the age and the markers of its own stream.
+- Where TTLs are not allowed, the TTL of a copied message is only stored.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NEVER = -1
 QUARTER_NS = SECOND_NS // 4
 
 Held = tuple[str, int, bool]
-"""Subject, time, whether it is a marker."""
+"""Subject, time in seconds, and whether it is a marker."""
 
 
 @dataclass(frozen=True)
 class PlainMessage:
-    """`lifetime_s` 0: none of its own."""
+    """A message; `lifetime_s` 0: it has no TTL."""
 
     subject: str
     time_ns: int
@@ -43,8 +43,11 @@ class PlainMessage:
 
 @dataclass
 class PlainStream:
-    """Whether it `heeds` the lifetimes and rollups of messages is its configuration's business;
-    `marker_s` 0: it makes no markers. Its copies get what it stores."""
+    """A model of a stream; its copies get each message that it stores.
+
+    `heeds` tells whether it observes TTLs and rollups of messages; `marker_s` 0: it makes no
+    markers.
+    """
 
     heeds: bool = True
     max_age_s: int = 0
@@ -89,7 +92,7 @@ class PlainStream:
 
 
 def has_all_of(stream: Stream, origin: Stream) -> bool:
-    """A copy that looks like its origin may be owed a message still: its own looks like it."""
+    """Return whether the copy has processed all messages of its origin."""
     log = origin.store.log
     newest = max(filter(log.has, range(log.first_sequence, log.last_sequence + 1)), default=0)
     links = stream.sourcing._links.values()
@@ -109,7 +112,7 @@ def contents(stream: Stream) -> list[Held]:
 
 @dataclass(frozen=True)
 class Case:
-    """How the four streams are configured; seconds."""
+    """The configurations of the four streams, in seconds."""
 
     max_age_s: int
     marker_s: int
@@ -188,7 +191,7 @@ class Program:
         if what == "wait":
             self.clock.now_ns += chosen * QUARTER_NS
             return
-        self.clock.now_ns += 1  # so that no two have the same time
+        self.clock.now_ns += 1  # no two messages have the same time
         text = b"never" if lifetime_s == NEVER else b"%d" % lifetime_s
         block = b"NATS/1.0\r\nNats-TTL: %b\r\n\r\n" % text if lifetime_s else b""
         assert "error" not in await publish(jetstream, chosen, b"", block)
@@ -196,7 +199,7 @@ class Program:
         self.plain["O"].store(PlainMessage(chosen, now_ns, lifetime_s), now_ns)
 
     async def agree(self, jetstream: JetStream) -> None:
-        """As soon as what is due was looked at: a look may be owed a quarter of a second."""
+        """Wait until streams and models agree; a check for due messages may be 0.25 s late."""
         for plain in self.plain.values():
             plain.look(self.clock.now_ns)
         origin = account_of(jetstream).stream("O")

@@ -1,4 +1,4 @@
-"""Links, with an origin that does as the test says, and a clock that is set by hand."""
+"""Links to an origin that does as the test says, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 @dataclass
 class FakeOrigin:
-    """Answers requests, remembers them, and delivers what it is told to."""
+    """An origin that records requests, answers them, and delivers messages on demand."""
 
     account: Account
     answers: list[Json] = field(default_factory=list)
@@ -68,7 +68,7 @@ class FakeOrigin:
         return str(self.requests[-1][1]["config"]["deliver_subject"])
 
     def send(self, sequence: int, *, consumer_sequence: int = 0, pending: int = 0) -> None:
-        """A message, the next of the consumer unless told otherwise."""
+        """Deliver a message, by default with the consumer's next sequence."""
         self.delivered = consumer_sequence or self.delivered + 1
         reply = f"$JS.ACK.O.{CONSUMER}.1.{sequence}.{self.delivered}.{sequence * SECOND}.{pending}"
         self.account.internal_client.publish(self.deliver_subject, b"x", reply=reply)
@@ -81,7 +81,7 @@ class FakeOrigin:
         )
 
     def beat(self, delivered: int, stalled: str = "") -> None:
-        """An idle heartbeat."""
+        """Send an idle heartbeat."""
         lines = f"Nats-Last-Consumer: {delivered}\r\nNats-Last-Stream: 0\r\n"
         if stalled:
             lines += f"Nats-Consumer-Stalled: {stalled}\r\n"
@@ -102,12 +102,12 @@ class Bench:
         return await create(self.jetstream, "S", sources=[external(**source)])
 
     async def asked(self, count: int) -> None:
-        """So many requests were made, time going by as fast as it can."""
+        """Let time pass until `count` requests have been made."""
         await self.passing(lambda: len(self.origin.requests) >= count)
         assert len(self.origin.requests) == count
 
     async def passing(self, condition: Callable[[], object]) -> None:
-        """Let time pass until it is so."""
+        """Let time pass until the condition holds."""
 
         def passes() -> object:
             self.clock.now_ns += SECOND // 10
@@ -141,13 +141,13 @@ async def benched(directory: Path) -> AsyncIterator[Bench]:
 
 
 def told(stream: Stream) -> StreamSourceInfo:
-    """Of the mirror or the one source."""
+    """Return the info about the mirror or the only source."""
     mirror = stream.sourcing.mirror_info()
     return mirror if mirror is not None else stream.sourcing.sources_info()[0]
 
 
 def start_of(request: tuple[str, Json, bytes]) -> int:
-    """The sequence that was asked for."""
+    """Return the start sequence of the request."""
     return int(request[1]["config"].get("opt_start_seq", 0))
 
 
@@ -305,7 +305,7 @@ async def test_where_it_was_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_when_nobody_knows_where_it_was(tmp_path: Path) -> None:
-    """What came, came before the stream's last message: nats-server's guess."""
+    """Without sources.db the copy starts at the time of its last message, as in nats-server."""
     async with benched(tmp_path) as bench:
         stream = await bench.sourced()
         await listening(bench, stream)
@@ -334,7 +334,7 @@ async def test_its_consumer_goes_with_it(bench: Bench) -> None:
 
 
 async def test_asked_in_another_way_it_begins_anew(bench: Bench) -> None:
-    """Where it stood; even if it was just being asked."""
+    """A changed source starts anew from its position, even during a request."""
     stream = await bench.sourced()
     await listening(bench, stream)
     bench.origin.send(7)
@@ -350,7 +350,7 @@ async def test_asked_in_another_way_it_begins_anew(bench: Bench) -> None:
 
 
 async def test_nobody_answers(bench: Bench) -> None:
-    """There is nothing to be told, and it is tried again."""
+    """The info names no error, and the request is repeated."""
     stream = await create(
         bench.jetstream,
         "S",

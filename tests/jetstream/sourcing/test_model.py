@@ -1,7 +1,7 @@
-"""What becomes of an origin, and what a mirror and a source make of it, against a plain model.
+"""Random changes to an origin, its mirror and its source, against a plain model.
 
-Before the copies are made anything happens to the origin; behind that each step is waited for. Now
-and then the server is stopped and started again.
+Before the copies are made anything happens to the origin; later the copies catch up after each
+step. Now and then the server is restarted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How origins are asked: names, subjects and requests, as nats-server makes them."""
+"""Requests to origins: names, subjects and bodies, as nats-server makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far sources have come: what their messages say, and what was kept."""
+"""Positions in sources: from the headers of messages, and from sources.db."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_kept_and_read(tmp_path: Path) -> None:
 
 
 class TestFinding:
-    """Of the stream S, whose messages 1 to 4 came as O's 1 (a), 2 (b), 3 (a), and its own."""
+    """Stream S, whose messages 1 to 4 are O's 1 (a), 2 (b), 3 (a), and its own."""
 
     @pytest.fixture
     async def stream(self, tmp_path: Path) -> object:

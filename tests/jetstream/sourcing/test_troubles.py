@@ -1,4 +1,4 @@
-"""What keeps a stream from its origins is one line of the log for all of a kind."""
+"""Failures of sourcing are logged in one line per kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def count_of(line: str) -> int:
-    """How many origins a line speaks of."""
+    """Return the number of origins in a line of the log."""
     names, _, more = line.partition(" and ")
     return names.count(",") + 1 + (int(more.split()[0]) if more else 0)
 

@@ -1,4 +1,4 @@
-"""The readable model of which headers a stream heeds: reference 6.7."""
+"""A readable model of the headers that a stream observes."""
 
 NAMES = [
     "Msg-Id",
@@ -20,7 +20,7 @@ NAMES = [
 
 
 def plain_headers(block: bytes) -> dict[str, bytes]:
-    """The same, line by line."""
+    """Return the observed headers of the block, read line by line."""
     found: dict[str, bytes] = {}
     for line in block.split(b"\r\n")[1:-1]:
         name, colon, value = line.partition(b":")

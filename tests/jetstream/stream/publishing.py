@@ -1,4 +1,4 @@
-"""A stream's publish path without a server: a reactor, an account, a store, and who publishes."""
+"""A stream's publish path without a server: a reactor, an account, a store and publishers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.waiting import eventually_within
 
 @dataclass(frozen=True)
 class Received:
-    """A message that somebody got from the stream's account."""
+    """A message received in the stream's account."""
 
     subject: str
     headers: bytes
@@ -41,7 +41,7 @@ class Received:
 
 
 def header_block(headers: Mapping[str, str]) -> bytes:
-    """Empty for no headers."""
+    """Return a header block; no headers give an empty one."""
     if not headers:
         return b""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -49,8 +49,10 @@ def header_block(headers: Mapping[str, str]) -> bytes:
 
 
 class Bench:
-    """One stream `S` with the subjects `s.>`, and what came to `inbox.>` and `out.>`; in an account
-    of its own, or of a server."""
+    """One stream `S` with the subjects `s.>`, and the messages to `inbox.>` and `out.>`.
+
+    The account is its own, or that of a server.
+    """
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class Bench:
     def publish(
         self, subject: str, data: bytes = b"", *, reply: str | None = None, **headers: str
     ) -> str:
-        """Publish with a reply of its own, and return that; `Nats_Msg_Id="1"` is a header."""
+        """Publish with a new reply subject and return that; `Nats_Msg_Id="1"` is a header."""
         reply = f"inbox.{next(self._numbers)}" if reply is None else reply
         block = header_block({name.replace("_", "-"): value for name, value in headers.items()})
         self.publish_block(subject, data, block, reply)
@@ -106,7 +108,7 @@ class Bench:
         return answer.data
 
     async def ask(self, subject: str, data: bytes = b"", **headers: str) -> Any:
-        """What a publisher is answered, as JSON."""
+        """Publish and return the decoded answer."""
         return json.loads(await self.answer(self.publish(subject, data, **headers)))
 
     async def store_all(self, *subjects: str) -> None:
@@ -114,7 +116,7 @@ class Bench:
             assert "error" not in await self.ask(subject)
 
     def contents(self) -> dict[int, str]:
-        """Sequence -> subject of what is in the store."""
+        """Return sequence -> subject of the stored messages."""
         sequences = range(self.store.log.first_sequence, self.store.log.last_sequence + 1)
         found = {}
         for sequence in sequences:

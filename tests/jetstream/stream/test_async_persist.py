@@ -1,4 +1,4 @@
-"""`persist_mode: async`: a PubAck means written, and soon on disk (reference §6.4)."""
+"""`persist_mode: async`: a PubAck means written, and soon on disk (docs/store.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATA = b"x" * 600
 
 
 async def publish_and_lose_power(disk: FaultyDisk, mode: PersistMode) -> None:
-    """Fifty acknowledged messages; nothing that was to follow happens."""
+    """Publish fifty acknowledged messages; the power fails before the sync."""
     jetstream = build(ROOT, disk=disk)
     await jetstream.start([Account(ACCOUNT, jetstream.reactor)])
     await create(jetstream, "S", persist_mode=mode)
@@ -38,7 +38,7 @@ async def publish_and_lose_power(disk: FaultyDisk, mode: PersistMode) -> None:
 def test_with_the_power_any_of_the_last_messages_may_go(
     seed: int, mode: PersistMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The others are served as they were, and it goes on behind them."""
+    """A power failure may lose the last messages; the others are served, and publishing goes on."""
     disk = FaultyDisk(seed=seed)
     asyncio.run(publish_and_lose_power(disk, mode))
 
@@ -51,13 +51,13 @@ def test_with_the_power_any_of_the_last_messages_may_go(
             assert (await publish(jetstream, "S"))["seq"] == state.last_seq + 1
             return state.messages
 
-    with caplog.at_level(logging.CRITICAL):  # what is lost is reported
+    with caplog.at_level(logging.CRITICAL):  # losses are logged
         left = asyncio.run(look())
     assert left < 50 if mode is PersistMode.ASYNC else left == 50
 
 
 async def test_with_the_process_nothing_goes(tmp_path: Path) -> None:
-    """What was acknowledged is in the operating system's hands: a copy of the files has it."""
+    """A killed process loses nothing: a copy of the files has all acknowledged messages."""
     async with serving(tmp_path / "here") as jetstream:
         await create(jetstream, "S", persist_mode=PersistMode.ASYNC)
         for _ in range(50):

@@ -1,5 +1,4 @@
-"""Atomic batches at a stream's ingest: against a plain model of what a commit may do, what they may
-take of memory, and when a commit of the store fails (reference §6.7)."""
+"""Atomic batches at a stream's ingest (ADR-50): rules against a model, memory, failed commits."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ DUPLICATE, WRONG_SEQUENCE, NOT_IN_A_BATCH, ROLLUP, FULL, LARGE = (
 
 
 def offer(bench: Bench, *, msgs_max: int = SIZE_MAX, staged_bytes_max: int = 1 << 20) -> list[Any]:
-    """The bench's stream takes batches; those given up are added to the list."""
+    """Let the bench's stream accept batches and return the list of abandoned ones."""
     told: list[Any] = []
     inflight = InflightBatches(
         per_stream_max=10,
@@ -55,7 +54,7 @@ def offer(bench: Bench, *, msgs_max: int = SIZE_MAX, staged_bytes_max: int = 1 <
 def put(
     bench: Bench, batch_id: str, number: int, subject: str, data: bytes = b"", **headers: str
 ) -> str:
-    """One message of a batch; its reply."""
+    """Publish one message of a batch and return its reply subject."""
     named = {"Nats_Batch_Id": batch_id, "Nats_Batch_Sequence": f"{number}", **headers}
     return bench.publish(subject, data, **named)
 
@@ -65,7 +64,7 @@ def put(
 
 @dataclass(frozen=True)
 class Wanted:
-    """A message that somebody publishes."""
+    """A message to publish."""
 
     subject: str
     message_id: str
@@ -96,7 +95,7 @@ batches = st.lists(wanted, min_size=1, max_size=SIZE_MAX + 1)
 
 @dataclass
 class Plain:
-    """The stream, and what a batch does to it."""
+    """A model of the stream and of the effect of a batch."""
 
     max_msgs: int
     contents: dict[int, str] = field(default_factory=dict)
@@ -107,7 +106,7 @@ class Plain:
         return max((s for s, each in self.contents.items() if each == subject), default=0)
 
     def error(self, batch: list[Wanted]) -> int:
-        """The code of the first rule that is broken; 0: none is."""
+        """Return the code of the first broken rule; 0: no rule is broken."""
         if len(batch) > SIZE_MAX:
             return LARGE
         for place, message in enumerate(batch):
@@ -193,7 +192,7 @@ def test_all_of_a_batch_or_nothing(
 
 
 async def publish_batch(bench: Bench, batch_id: str, batch: list[Wanted], eob: bool) -> Any:
-    """The answer that ends it."""
+    """Publish a batch and return the answer that ends it."""
     for number, message in enumerate(batch, 1):
         commit = {} if eob or number < len(batch) else {"Nats_Batch_Commit": "1"}
         reply = put(bench, batch_id, number, message.subject, **message.headers(), **commit)
@@ -208,7 +207,7 @@ async def publish_batch(bench: Bench, batch_id: str, batch: list[Wanted], eob: b
 
 
 async def test_what_is_staged_is_bounded(eventually: Eventually) -> None:
-    """Past it the batch is given up, and its publisher told 429; others go on."""
+    """A batch beyond the limit is abandoned with 429; others go on."""
     async with memory_bench(buffered_bytes_max=100_000) as bench:
         told = offer(bench, msgs_max=1000)
         replies = [put(bench, "large", number, "s.a", bytes(30_000)) for number in range(1, 5)]
@@ -257,7 +256,7 @@ async def test_a_commit_that_fails_leaves_nothing_of_a_batch(eventually: Eventua
         assert answer["error"]["err_code"] == 10023
         assert bench.store.log.last_sequence == bench.core.visible == 1
         assert len(bench.ingest.message_ids) == 0
-        while True:  # until space was looked for
+        while True:  # until the store has looked for space
             await bench.answer(put(bench, "b", 1, "s.a", Nats_Msg_Id="1"))
             reply = put(bench, "b", 2, "s.a", Nats_Batch_Commit="1")
             answer = json.loads(await bench.answer(reply))

@@ -1,4 +1,4 @@
-"""Ingest is bounded: publishers wait, then they hear 429 ("Durability", reference 6.7)."""
+"""Ingest is bounded: publishers wait, and are then answered 429 (docs/store.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each rule of a stream's configuration, and the error that breaking it is (§6.4, §6.16).
+"""The rules of a stream's configuration and their errors (nats-server's `checkStreamCfg`).
 
 The tables were recorded from nats-server 2.14.5.
 """
@@ -36,7 +36,7 @@ TRANSFORM = "stream transform: invalid mapping destination: "
 
 
 def complete(rules: ConfigRules = FREE, *, pedantic: bool = False, **fields: Any) -> StreamConfig:
-    """The configuration that holds, if it is not refused."""
+    """Return the configuration that applies; fail if it is refused."""
     config = StreamConfig.model_validate({"name": "S", **fields})
     return at_once(check_config(config, rules, pedantic=pedantic))
 
@@ -82,7 +82,7 @@ REFUSED: list[tuple[dict[str, Any], tuple[int, str]]] = [
         (10052, "duplicates window can not be larger then max age"),
     ),
     ({"duplicate_window": 99 * MS}, (10052, "duplicates window needs to be >= 100ms")),
-    # What goes together
+    # Combinations
     (
         {"deny_purge": True, "allow_rollup_hdrs": True},
         (10052, "roll-ups require the purge permission"),
@@ -240,7 +240,7 @@ def test_markers_need_what_they_use(fields: dict[str, Any], text: str) -> None:
 
 
 def test_a_counter_has_no_markers() -> None:
-    """nats-server takes such a stream, and a marker then breaks its counter."""
+    """nats-server accepts such a stream, and a marker then breaks its counter."""
     with pytest.raises(ApiError, match="counter stream cannot use message TTLs"):
         complete(allow_msg_counter=True, subject_delete_marker_ttl=SECOND)
 
@@ -368,7 +368,7 @@ def test_consumers_beyond_new_limits() -> None:
 
 
 def test_metadata_of_the_server() -> None:
-    """§6.16: the level required is stored, version and level of the server are only shown."""
+    """The required level is stored; the server's version and level are only shown (ADR-44)."""
     given = StreamConfig(name="S", metadata={"k": "v", "_nats.ver": "1", "_nats.level": "9"})
     stored = with_static_metadata(given)
     assert stored.metadata == {"k": "v", "_nats.req.level": "0"}
@@ -393,7 +393,7 @@ PATTERNS = st.lists(st.sampled_from(["a", "b", "a.b", "a.*", "*.b", "a.>", "*"])
 
 @given(PATTERNS)
 def test_overlaps_are_found_wherever_they_stand(subjects: list[str]) -> None:
-    """The same two as by comparing each with each, in order."""
+    """The first overlapping pair is the same as by comparing all pairs in order."""
     pairs = itertools.combinations(subjects, 2)
     first = next((pair for pair in pairs if collide(*pair)), None)
     if first is None:
@@ -412,7 +412,7 @@ SUBJECTS = st.lists(TOKENS, min_size=1, max_size=3).map(".".join)
 def test_any_subjects_are_taken_or_refused(
     subjects: list[str], src: str, dest: str, pedantic: bool
 ) -> None:
-    """And what was taken is taken again as it is."""
+    """Accepted subjects are accepted again unchanged."""
     with contextlib.suppress(ApiError):
         config = complete(
             pedantic=pedantic, subjects=subjects, **transform(src, dest), **republish(dest, src)
@@ -455,7 +455,7 @@ ORDER: tuple[tuple[str, dict[str, Any]], ...] = (
 def test_of_two_faults_the_first_in_order_is_told(
     first: tuple[str, dict[str, Any]], second: tuple[str, dict[str, Any]]
 ) -> None:
-    """In nats-server's order, whichever two they are."""
+    """Of any two errors the first in nats-server's order is answered."""
     with pytest.raises(ApiError) as refused:
         complete(**first[1], **second[1])
     assert refused.value.description == first[0]

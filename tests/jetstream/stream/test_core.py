@@ -1,4 +1,4 @@
-"""Readers of a stream hear of what concerns them, and what nobody needs goes: reference 6.4."""
+"""Notifications to a stream's readers, and the removal of messages without interest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import Eventually, eventually_within
 
 
 class Watcher:
-    """What one reader was told."""
+    """The notifications to one reader."""
 
     def __init__(self, bench: Bench, *filters: str) -> None:
         self.bench = bench
@@ -92,7 +92,7 @@ async def test_filtered_readers_hear_what_they_match() -> None:
 async def test_filters_that_are_being_listed_concern_nobody(
     steps_taken: int, eventually: Eventually
 ) -> None:
-    """Their reader hears of nothing, nobody is taken for interested, and they can be given up."""
+    """Filters that are being listed give no notifications and no interest, and can be removed."""
     async with memory_bench() as bench:
         bench.core.set_retention("interest")
         other = Watcher(bench, "s.1.x", "s.999.x")
@@ -115,7 +115,7 @@ async def test_filters_that_are_being_listed_concern_nobody(
 
 
 async def test_filters_that_go_concern_nobody_at_once(eventually: Eventually) -> None:
-    """Though it takes many turns until the last one is out of the SubList; and others go on."""
+    """A removed reader's filters have no effect any more, although they leave the SubList later."""
     async with memory_bench() as bench:
         bench.core.set_retention("interest")
         many = [f"s.{number}.*" for number in range(5000)]
@@ -132,7 +132,7 @@ async def test_filters_that_go_concern_nobody_at_once(eventually: Eventually) ->
         change_filters(bench, other.reader, ["s.1.x"])
         await bench.store_all("s.0.x", "s.1.x")
         assert bench.contents()[5] == "s.1.x"
-        assert 4 not in bench.contents()  # nobody wants s.0.x any more
+        assert 4 not in bench.contents()  # nobody is interested in s.0.x any more
         assert other.pending >= {5}
 
 

@@ -1,4 +1,4 @@
-"""Counters: sums, whom from, and what is not in memory (reference §6.7; ADR-49).
+"""Counters (ADR-49): sums, increments from sources, and totals that are not in memory.
 
 The headers of sourced messages were recorded from nats-server 2.14.5.
 """
@@ -26,13 +26,13 @@ BROKEN = ErrorId.JSMessageCounterBrokenErr.err_code
 
 
 async def value(bench: Bench, subject: str, change: str) -> Any:
-    """The new total, or the error."""
+    """Publish an increment and return the new total, or the error."""
     answer = await bench.ask(subject, Nats_Incr=change)
     return answer.get("val") or answer["error"]["err_code"]
 
 
 def sourced(bench: Bench, subject: str, origin: str, total: str) -> tuple[bytes, ...]:
-    """What is stored of a total that was brought, its headers and its payload, or the answer."""
+    """Return headers and payload stored for a sourced total, or the answer."""
     assert bench.ingest.counters is not None
     headers = header_block({"Nats-Incr": "0", "Nats-Stream-Source": origin})
     found = bench.ingest.counters.sourced(subject.encode(), headers, total.encode())
@@ -84,7 +84,7 @@ class TestSources:
                 assert sourced(bench, "s.x", "A 1 > > s.x", said(5))[1] == b'{"val":"5"}'
 
     async def test_through_a_stream_that_is_filled_by_others(self) -> None:
-        """What that one says of its own sources is not repeated."""
+        """The sources of the intermediate stream are not repeated."""
         async with memory_bench(counts=True) as bench:
             assert bench.ingest.counters is not None
             block = header_block(
@@ -116,7 +116,7 @@ class TestSources:
 class TestBroken:
     @pytest.mark.parametrize("body", [b"", b"x", b"{}", b'{"val":5}', b'{"val":"five"}', b"[1]"])
     async def test_the_last_message_is_no_total(self, body: bytes) -> None:
-        """Until it is removed."""
+        """The counter refuses increments until that message is removed."""
         async with memory_bench(counts=True) as bench:
             assert await value(bench, "s.x", "7") == "7"
             broken = bench.store.append("s.x", None, body, bench.clock.now_ns)
@@ -158,7 +158,7 @@ class TestNotInMemory:
             assert json.loads(await bench.answer(first))["val"] == "2"
 
     async def test_a_block_that_cannot_be_read(self, tmp_path: Path) -> None:
-        """Never a sum that may be wrong."""
+        """The answer is an error, never a wrong sum."""
         disk = FaultyDisk(seed=1)
         async with file_bench(Path("/data"), disk=disk, counts=True) as bench:
             for number in range(40):
@@ -197,8 +197,10 @@ SUBJECTS = st.sampled_from(["s.a", "s.b", "s.c"])
 
 
 async def compare(bench: Bench, data: st.DataObject, totals: dict[str, int]) -> None:
-    """A random program against a dict of ints; what is removed is left out of it (the behaviour
-    tests have that)."""
+    """Run a random program against a dict of ints, without removals.
+
+    The behaviour tests cover removals.
+    """
     ids: set[str] = set()
     for _ in range(data.draw(st.integers(1, 20))):
         subject, change = data.draw(SUBJECTS), data.draw(CHANGES)
@@ -238,7 +240,7 @@ async def test_sums_outlive_restarts(data: st.DataObject) -> None:
 @given(st.lists(st.tuples(st.sampled_from("AB"), SUBJECTS, CHANGES), max_size=20))
 @settings(max_examples=40, deadline=None)
 async def test_sums_of_sources_are_those_of_a_dict(steps: list[tuple[str, str, int]]) -> None:
-    """Whatever the origins were added to, here is the sum of all."""
+    """The total is the sum over all origins."""
     async with memory_bench(counts=True) as bench:
         origins: dict[tuple[str, str], int] = defaultdict(int)
         for number, (origin, subject, change) in enumerate(steps):

@@ -1,4 +1,4 @@
-"""Sums of whole numbers as they are written, against Python's."""
+"""Sums of whole numbers in decimal text, against Python's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message ids within the duplicate window: reference 6.7 (Nats-Msg-Id)."""
+"""Message ids within the duplicate window (`Nats-Msg-Id`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ids = st.binary(min_size=1, max_size=3) | st.integers(0, 400).map(lambda n: b"id
 
 @dataclass
 class Seen:
-    """An id; unlisted once another message has it."""
+    """An id; it is removed from the list when another message has it."""
 
     sequence: int
     time_ns: int
@@ -27,7 +27,7 @@ class Seen:
 
 @dataclass
 class PlainWindow:
-    """Ids in the order of their sequences."""
+    """A model of the window: ids in the order of their sequences."""
 
     seen: list[Seen] = field(default_factory=list)
 
@@ -47,7 +47,7 @@ class PlainWindow:
 
 
 class WindowMachine(RuleBasedStateMachine):
-    """The window and the list agree, whatever comes and goes."""
+    """The window and the list agree after any changes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,4 @@
-"""Direct get: each way of asking, and every status (reference §6.11, ADR-31), as recorded from
-nats-server 2.14."""
+"""Direct get (ADR-31): each form of request and every status, recorded from nats-server 2.14."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ Answer = tuple[bytes, bytes]
 
 @pytest.fixture(params=list(Storage))
 async def jetstream(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[JetStream]:
-    """With a stream S of s.0, s.1, s.2 at 1, 2, 3; the second has a header."""
+    """Yield a JetStream with a stream S of s.0, s.1, s.2 at 1, 2, 3; the second has a header."""
     async with serving(tmp_path) as jetstream:
         await create(jetstream, "S", subjects=["s.>"], storage=request.param, allow_direct=True)
         await publish(jetstream, "s.0", b"zero")
@@ -154,7 +153,7 @@ async def test_a_batch_of_less_than_none_says_how_many_there_are(jetstream: JetS
 
 
 async def test_the_last_ones_keep_their_headers(jetstream: JetStream) -> None:
-    """`no_hdr` is for the other forms."""
+    """`no_hdr` applies to the other forms."""
     first, _ = await get(jetstream, answers=2, multi_last=["s.1"], no_hdr=True)
     pending = "Nats-Num-Pending: 0\r\nNats-Last-Sequence: 0\r\n"
     assert first == (headers_of(jetstream, 2, "A: b\r\n", pending), b"one")

@@ -1,4 +1,4 @@
-"""Ids outlive the process: from the store's own records, and from what was encoded."""
+"""Message ids after a restart: from the store's records, and from duplicates.db."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOW_NS = 100 * SECOND_NS
 
 
 async def fill(bench: Bench) -> None:
-    """Ids 0 to 49, a second apart."""
+    """Publish messages with the ids 0 to 49, a second apart."""
     for number in range(50):
         bench.publish("s.a", b"x" * 60, Nats_Msg_Id=f"id-{number}")
         bench.clock.now_ns += SECOND_NS

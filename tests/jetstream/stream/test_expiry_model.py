@@ -1,5 +1,4 @@
-"""Lifetimes, ages and markers against a plain list, by a clock that is set by hand (reference §6.4
-max_age, subject_delete_marker_ttl; §6.7 Nats-TTL, Nats-Marker-Reason)."""
+"""TTLs, ages and markers against a plain list, with a clock that the test sets (ADR-43)."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ NEVER = -1
 
 @dataclass
 class PlainMessage:
-    """`expires_ns` 0: only by age."""
+    """A message; `expires_ns` 0: it expires by the stream's age only."""
 
     subject: str
     time_ns: int
@@ -32,7 +31,7 @@ class PlainMessage:
 
 @dataclass
 class PlainStream:
-    """What a stream holds, looked at after each step."""
+    """A model of a stream; expiry is checked after each step."""
 
     max_age_ns: int
     marker_ns: int
@@ -49,7 +48,7 @@ class PlainStream:
         return (too_old and message.expires_ns != NEVER) or 0 < message.expires_ns <= now_ns
 
     def look(self, now_ns: int) -> None:
-        """All that is due goes; the last of a subject leaves a marker, unless it is one."""
+        """Remove due messages; the last of a subject leaves a marker, unless it is one."""
         for message in [each for each in self.messages if self.is_due(each, now_ns)]:
             others = [each for each in self.messages if each.subject == message.subject]
             self.messages.remove(message)
@@ -88,7 +87,7 @@ QUARTER_NS = SECOND_NS // 4
 
 
 class Program:
-    """A stream and its plain twin; `quarters` of a second pass between looks."""
+    """A stream and its model; `quarters` of a second pass between checks."""
 
     def __init__(self, plain: PlainStream, directory: Path, storage: str) -> None:
         self.plain = plain
@@ -130,7 +129,7 @@ class Program:
         if what == "wait":
             self.clock.now_ns += chosen * QUARTER_NS
         elif what == "publish":
-            self.clock.now_ns += 1  # so that no two have the same time
+            self.clock.now_ns += 1  # no two messages have the same time
             text = b"never" if lifetime_s == NEVER else b"%d" % lifetime_s
             block = b"NATS/1.0\r\nNats-TTL: %b\r\n\r\n" % text if lifetime_s else b""
             assert "error" not in await publish(jetstream, chosen, b"", block)
@@ -152,8 +151,11 @@ class Program:
             ]
 
     async def agree(self, jetstream: JetStream, stream: Stream) -> None:
-        """As soon as what is due was looked at: a look may be owed a quarter of a second. None is
-        under way then: as the clock goes on, it would owe one that this clock never reaches."""
+        """Wait until stream and model agree; a check for due messages may be 0.25 s late.
+
+        No check may be running then: it would schedule another one at a time that this clock never
+        reaches.
+        """
         self.plain.look(self.clock.now_ns)
         expected = self.plain.contents()
 

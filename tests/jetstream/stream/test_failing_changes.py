@@ -1,4 +1,4 @@
-"""A change of which a part fails leaves nothing half done."""
+"""A change of which a part fails is undone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def fail(*_given: Any) -> None:
 async def test_schedules_that_cannot_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stream stays as it was, in memory and on disk, and can be changed later."""
+    """The stream is unchanged in memory and on disk, and can be changed later."""
     async with serving(tmp_path) as jetstream:
         stream = await create(jetstream, "S", subjects=["s"])
         with monkeypatch.context() as failing:
@@ -62,7 +62,7 @@ async def test_nothing_is_left_of_a_stream_whose_schedules_cannot_be_kept(
 async def test_a_restore_that_cannot_keep_to_the_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No stream, no files, no usage; it can be restored later."""
+    """No stream, files or usage are left, and the stream can be restored later."""
     async with serving(tmp_path) as jetstream:
         stream = await create(jetstream, "S", subjects=["s"])
         await publish(jetstream, "s", b"x")

@@ -1,4 +1,4 @@
-"""A commit that fails is told to who waits for it, and leaves nothing behind ("Durability")."""
+"""A failed commit is reported to its publishers, and leaves nothing behind (docs/store.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Only the store of what waits fails: whoever rests on a message that it lost is told so."""
+"""Only the store of waiting messages fails; publishers that depend on a lost one are told."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FULL = 10023
 
 @dataclass
 class Publisher:
-    """One that publishes in one turn, and what it hears."""
+    """A client that publishes in one turn of the loop, and its answers."""
 
     jetstream: JetStream
     heard: dict[str, list[Any]] = field(default_factory=dict)
@@ -42,11 +42,11 @@ class Publisher:
         )
 
     def send(self, batch: str, sequence: int, operation: int, **headers: str) -> None:
-        """A message of a fast batch."""
+        """Send a message of a fast batch."""
         self.publish(f"{batch}.10.fail.{sequence}.{operation}.$FI", **headers)
 
     def told(self, batch: str) -> list[Any]:
-        """Whatever answers a batch, but for flow messages."""
+        """Return the answers to a batch, without flow messages."""
         return [
             each
             for reply, answers in self.heard.items()
@@ -62,7 +62,7 @@ def errors(answers: list[Any]) -> list[int]:
 
 @asynccontextmanager
 async def full_for_delays() -> AsyncIterator[tuple[JetStream, Publisher]]:
-    """The stream's own messages find room; the next one that waits does not."""
+    """The stream's own messages find room on the disk, the next waiting message does not."""
     disk = FaultyDisk(seed=1)
     async with serving(Path("/data"), disk=disk) as jetstream:
         await create(jetstream, "S", subjects=["s.>"], allow_msg_schedules=True, allow_batched=True)
@@ -80,7 +80,7 @@ async def test_a_fast_batch_ends_without_a_pub_ack() -> None:
         publisher.send("A", 3, COMMIT)
         publisher.send("B", 2, COMMIT)
         await eventually_within(lambda: publisher.told("B") and len(publisher.told("A")) == 2)
-        assert errors(publisher.told("A")) == [FULL, 10208]  # of a batch that nobody knows
+        assert errors(publisher.told("A")) == [FULL, 10208]  # of an unknown batch
         assert publisher.told("B") == [{"stream": "S", "seq": 5, "batch": "B", "count": 2}]
         assert account_of(jetstream).stream("S").core.log.msgs == 4
 
@@ -90,7 +90,7 @@ async def test_a_commit_that_came_meanwhile_is_no_success() -> None:
         publisher.send("A", 1, START)
         publisher.send("A", 2, APPEND, Nats_Delay="1h")
         publisher.send("A", 3, COMMIT)
-        publisher.send("A", 1, START)  # another one, which lost nothing
+        publisher.send("A", 1, START)  # a new batch, which lost nothing
         publisher.send("A", 2, COMMIT)
         await eventually_within(lambda: len(publisher.told("A")) == 3)
         assert errors(publisher.told("A")[:2]) == [FULL, FULL]

@@ -1,4 +1,4 @@
-"""What a fast batch says in a reply subject, against the same with a split (reference §6.7)."""
+"""The fields of a fast batch's reply subject (ADR-50), against a model that splits the subject."""
 
 from __future__ import annotations
 

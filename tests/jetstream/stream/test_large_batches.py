@@ -1,4 +1,4 @@
-"""Large atomic batches go into the log in slices: what happens to the stream meanwhile."""
+"""Large atomic batches are appended in slices; changes to the stream meanwhile."""
 
 import asyncio
 import errno
@@ -16,14 +16,14 @@ DATA = bytes(700_000)
 
 
 def put_large(bench: Bench, batch_id: str = "large") -> str:
-    """A batch that takes several slices; the commit's reply."""
+    """Publish a batch that takes several slices, and return the commit's reply subject."""
     for number in range(1, MESSAGES):
         put(bench, batch_id, number, "s.a", DATA, Nats_Msg_Id=f"{batch_id}{number}")
     return put(bench, batch_id, MESSAGES, "s.a", DATA, Nats_Batch_Commit="1")
 
 
 async def half_stored(bench: Bench, before: int) -> None:
-    """Returns in the middle of it."""
+    """Return in the middle of the append."""
     for _ in range(1000):
         if bench.store.log.last_sequence > before:
             break
@@ -37,7 +37,7 @@ async def test_what_is_published_meanwhile_comes_after_it_in_order() -> None:
         offer(bench, msgs_max=MESSAGES, staged_bytes_max=64 << 20)
         committed = put_large(bench)
         after = [bench.publish("s.b", b"%d" % number) for number in range(1000)]
-        assert bench.store.log.last_sequence == 0  # nothing of it in the turn of the commit
+        assert bench.store.log.last_sequence == 0  # nothing is appended in the commit's turn
         answer = json.loads(await bench.answer(committed))
         assert (answer["seq"], answer["count"]) == (MESSAGES, MESSAGES)
         sequences = [json.loads(await bench.answer(reply))["seq"] for reply in after]
@@ -54,7 +54,7 @@ async def test_one_may_follow_the_other() -> None:
 
 
 async def test_a_commit_that_fails_meanwhile_takes_all_of_it_back() -> None:
-    """The one that was under way when the batch began."""
+    """The commit that fails was under way when the batch began."""
     disk = FaultyDisk(seed=1)
     async with file_bench(DIRECTORY, disk=disk) as bench:
         offer(bench, msgs_max=MESSAGES, staged_bytes_max=64 << 20)
@@ -64,7 +64,7 @@ async def test_a_commit_that_fails_meanwhile_takes_all_of_it_back() -> None:
         bench.store._commits.failed(StoreFull("no space"))  # type: ignore[attr-defined]  # as the committer would
         assert json.loads(await bench.answer(committed))["error"]["err_code"] == 10023
         assert bench.store.log.last_sequence == 1
-        bench.store._commits.resumed()  # type: ignore[attr-defined]  # as the committer would
+        bench.store._commits.resumed()  # type: ignore[attr-defined]  # as the committer
         assert (await bench.ask("s.a"))["seq"] == 2
 
 

@@ -1,4 +1,4 @@
-"""Which messages leave a delete marker, and what it says (reference §6.4, §6.7)."""
+"""The messages that leave a delete marker, and the marker's headers (ADR-43)."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def test_a_lifetime_that_is_raised(headers: bytes, expected: bytes) -> None:
 
 
 class Full:
-    """What takes no message."""
+    """A store that accepts no message."""
 
     def store_own(self, subject: bytes, headers: bytes, data: bytes, *, is_mapped: bool) -> int:
-        """It is not taken."""
+        """Return 0: the message is not stored."""
         assert is_mapped
         return 0
 
 
 async def test_what_cannot_be_replaced_stays() -> None:
-    """And is due again; a marker just goes."""
+    """The message stays and is due again; an expired marker is just removed."""
     store = MemStore()
     block = marker_headers(1_000_000_000)
     store.append("s.a", None, b"", 1, expires_ns=5)

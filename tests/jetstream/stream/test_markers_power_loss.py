@@ -1,5 +1,7 @@
-"""The power fails while messages expire and markers take their places: there is one of the two for
-each subject, whenever it was ("Durability" of the design; reference §6.7 Nats-Marker-Reason)."""
+"""The power fails while expired messages are replaced by markers (docs/store.md).
+
+For each subject the message or the marker is there, at whatever moment the power fails.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
 
 CALLS = range(90, 99)
-"""Of the disk: around those that make the markers durable, which are the program's last ones."""
+"""Calls of the disk around those that make the markers durable, the program's last ones."""
 SUBJECTS = 8
 LIFETIME = b"NATS/1.0\r\nNats-TTL: 5\r\n\r\n"
 
 
 class Program:
-    """Publishes to many subjects, and lets all of it expire."""
+    """A program that publishes to many subjects, and lets all messages expire."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -49,14 +51,14 @@ class Program:
 def test_a_message_or_its_marker(number: int, seed: int, caplog: pytest.LogCaptureFixture) -> None:
     disk, program = FaultyDisk(seed=seed), Program()
     disk.power_fails_at = number
-    with caplog.at_level(logging.CRITICAL):  # losses are logged as the failures that they are
+    with caplog.at_level(logging.CRITICAL):  # losses are logged as failures
         asyncio.run(run_until_off(disk, program, program.clock))
     assert len(program.stored) == SUBJECTS
     asyncio.run(look(disk.crash(seed=seed), program))
 
 
 async def look(disk: FaultyDisk, program: Program) -> None:
-    """First by the clock of before, so that nothing expires; then what is there does."""
+    """Check at the old time, at which nothing expires, and again when everything has expired."""
     program.clock.now_ns = Clock().now_ns
     async with serving(ROOT, disk=disk, clock=program.clock) as jetstream:
         stream = account_of(jetstream).stream("S")

@@ -1,4 +1,4 @@
-"""A random program of publishes with demands, against a list: reference 6.7."""
+"""Random programs of publishes with preconditions against a list (`Nats-Expected-*`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_MSGS = 12
 
 @dataclass
 class PlainStream:
-    """What a stream with a limit of messages and discard new answers."""
+    """A model of a stream with a limit of messages and discard new."""
 
     now_ns: int = 0
     last: int = 0
@@ -30,7 +30,7 @@ class PlainStream:
     ids: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def publish(self, subject: str, headers: dict[str, str]) -> tuple[int, int]:
-        """(error code or 0, sequence)."""
+        """Return (error code or 0, sequence)."""
         code = self.refusal(subject, headers)
         if code:
             return code, 0

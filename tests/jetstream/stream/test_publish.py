@@ -1,4 +1,4 @@
-"""What publishers are answered: reference 6.7, in the order in which things are looked at."""
+"""Answers to publishers, in the order of the checks of `processJetStreamMsgWithBatch`."""
 
 from __future__ import annotations
 

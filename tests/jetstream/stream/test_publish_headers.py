@@ -1,4 +1,4 @@
-"""Which headers a stream heeds: reference 6.7, found as nats-server finds them."""
+"""The headers that a stream observes, found as nats-server finds them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from natsd.jetstream.stream.headers import number_of, publish_headers, stripped
 from tests.jetstream.stream.plain_headers import NAMES, plain_headers
 
-NONE = 2**64 - 1  # what is no sequence
+NONE = 2**64 - 1  # no sequence
 
 
 def test_every_name_is_found() -> None:

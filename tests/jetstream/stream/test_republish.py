@@ -1,4 +1,4 @@
-"""What is stored goes out again: reference 6.7 (Republish), once it is durable."""
+"""A stored message is republished when it is durable (ADR-28)."""
 
 from __future__ import annotations
 

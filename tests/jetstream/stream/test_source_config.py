@@ -1,4 +1,4 @@
-"""Each rule of mirrors and sources, and the error that breaking it is (§6.4, §6.12).
+"""The rules of mirrors and sources, and their errors (nats-server's `checkStreamCfg`).
 
 The tables were recorded from nats-server 2.14.5.
 """
@@ -24,7 +24,7 @@ def stream(name: str, **fields: Any) -> StreamConfig:
 
 
 ORIGIN = stream("O", subjects=["o.>"], max_msg_size=100, allow_direct=True)
-"""What the account has; S is what a test is about."""
+"""The streams of the account; S is the stream under test."""
 
 
 def checked(*others: StreamConfig, pedantic: bool = False, **fields: Any) -> StreamConfig:
@@ -57,7 +57,7 @@ BAD_CONSUMER = "stream {} consumer config is invalid"
 DESTINATION = "invalid mapping destination: wildcard index out of range in {{wildcard(2)}}: [2]"
 
 REFUSED: list[tuple[dict[str, Any], tuple[int, str]]] = [
-    # What a mirror may not have of its own
+    # Settings that a mirror may not have
     (
         mirror() | {"first_seq": 7},
         (10143, "stream mirrors can not have first sequence configured"),
@@ -84,7 +84,7 @@ REFUSED: list[tuple[dict[str, Any], tuple[int, str]]] = [
         mirror() | {"subject_delete_marker_ttl": SECOND},
         (10052, "subject delete markers forbidden on mirrors"),
     ),
-    # What a mirror says of its origin
+    # A mirror's settings about its origin
     (mirror(name=""), (10142, "mirrored stream name is invalid")),
     (mirror(name="a.b"), (10142, "mirrored stream name is invalid")),
     (
@@ -230,7 +230,7 @@ def test_a_stream_may_not_come_back_to_itself() -> None:
 
 
 def test_two_ways_from_one_stream_are_no_cycle() -> None:
-    """And however many there are, each stream on them is looked at once."""
+    """Each stream on the paths is visited once, however many paths there are."""
     floors = [
         stream(f"{side}{floor}", sources=[{"name": f"{up}{floor + 1}"} for up in "LR"])
         for floor in range(40)
@@ -277,7 +277,7 @@ def test_sources_are_told_apart_by_what_they_bring() -> None:
 
 
 def test_neither_a_subject_nor_a_window_is_filled_in() -> None:
-    """What they bring was told apart where it comes from."""
+    """A copy has no default subject and no default window: its origin has found the duplicates."""
     for fields in (mirror(), sources({})):
         config = at_once(check_config(stream("S", **fields), ConfigRules(AccountLimits())))
         assert (config.subjects, config.duplicate_window) == ([], 0)

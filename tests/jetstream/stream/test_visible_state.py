@@ -1,4 +1,4 @@
-"""What info shows ends at the last durable message ("Durability" of the design)."""
+"""Stream info ends at the last durable message (docs/store.md)."""
 
 from hypothesis import given
 from hypothesis import strategies as st

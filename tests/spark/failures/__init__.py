@@ -1,1 +1,1 @@
-"""Real Spark, real failures: processes killed with SIGKILL, and every message accounted for."""
+"""Tests with real Spark and real failures: processes killed with SIGKILL, every message counted."""

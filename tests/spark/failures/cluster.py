@@ -2,10 +2,10 @@
 
     with StandaloneCluster(directory, site, workers=2) as cluster:
         …--master cluster.url…
-        cluster.workers[0].kill()       # and its executors with it, as if the machine were gone
+        cluster.workers[0].kill()       # with its executors, as if the machine were gone
 
-Each is a JVM in a process group of its own, with random ports. `site` is where the wheel is
-installed: executors find natsd there.
+Each is a JVM in its own process group, with random ports. `site` is the directory with the
+installed wheel, from which executors import natsd.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DAEMON_OPTIONS: Final = (
     "-Xmx192m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
-    "-Dspark.master.rest.enabled=false",  # it would have a port that is not random
+    "-Dspark.master.rest.enabled=false",  # its port would not be random
 )
 
 
@@ -54,7 +54,7 @@ class Daemon:
         self._reader.start()
 
     def wait_for(self, pattern: str) -> str:
-        """The first group of the first line that matches, now or in time."""
+        """Return the first group of the first line that matches, and wait for it if needed."""
         searched = re.compile(pattern)
         deadline = time.monotonic() + READY_DEADLINE_S
         while time.monotonic() < deadline:
@@ -68,11 +68,11 @@ class Daemon:
         raise RuntimeError(f"never wrote {pattern}:\n" + "\n".join(self.log[-40:]))
 
     def kill(self) -> None:
-        """SIGKILL to all of its group."""
+        """Send SIGKILL to the whole process group."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL for what is left of its group then."""
+        """Send SIGTERM, then SIGKILL to the rest of the process group."""
         self._end(signal.SIGTERM)
         self._end(signal.SIGKILL)
 
@@ -92,14 +92,15 @@ class Daemon:
 
 
 class StandaloneCluster:
-    """A master, and workers of one core each."""
+    """A master, and workers with one core each."""
 
     def __init__(self, directory: Path, site: Path, workers: int = 2) -> None:
         self._directory = directory
         self._environment = spark_environment(directory, site)
         home = Path(self._environment["SPARK_HOME"])
         (core,) = (home / "jars").glob("spark-core_*.jar")
-        # Workers start executors as Spark's scripts would, who look for the directories of a build.
+        # Workers start executors with the environment of Spark's scripts, which look for build
+        # directories.
         self._environment["SPARK_SCALA_VERSION"] = core.name.split("_")[1].split("-")[0]
         self.workers: list[Daemon] = []
         self.master = self._start("master.Master", "--host", "127.0.0.1", "--port", "0")
@@ -126,7 +127,7 @@ class StandaloneCluster:
         self.stop()
 
     def add_worker(self) -> Daemon:
-        """It may not be registered yet."""
+        """Start a worker and return it; it may not be registered yet."""
         work = self._directory / f"worker-{len(self.workers)}"
         work.mkdir(parents=True)
         sizes = ["--cores", "1", "--memory", f"{EXECUTOR_MB}m"]
@@ -140,7 +141,7 @@ class StandaloneCluster:
             daemon.stop()
 
     def logs(self) -> str:
-        """The last lines of all of them."""
+        """Return the last lines of all logs."""
         daemons = (self.master, *self.workers)
         return "\n".join(line for daemon in daemons for line in daemon.log[-40:])
 

@@ -1,8 +1,9 @@
-"""Two of natsd's jobs at once on a cluster, stream to stream and stream to archive: one process.
+"""Two jobs of natsd in one process on a cluster: stream to stream, and stream to archive.
 
     python cluster_jobs.py '{"master": …, "url": …, "from": …, "to": …, "directory": …}'
 
-Writes what both have done as one JSON object. Started by test_cluster.py, with natsd from a wheel.
+It writes the results of both as one JSON object. test_cluster.py starts it, with natsd from a
+wheel.
 """
 
 from __future__ import annotations

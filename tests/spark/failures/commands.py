@@ -1,4 +1,4 @@
-"""`natsd pipeline …` as a user calls it: a process, whose Python is that of the installed wheel.
+"""`natsd pipeline …` as a user calls it: a process, with the Python of the installed wheel.
 
 command = Command(site, directory, "archive", "ORDERS", str(table), "-s", url)
 command.kill()                      # the query's Python, its JVM, and their workers
@@ -33,7 +33,7 @@ SMALL: Final = {
 
 
 def spark_environment(directory: Path, site: Path) -> dict[str, str]:
-    """Of Spark's processes: this Python, a Java that is there, natsd from the wheel."""
+    """Return the environment of Spark's processes: this Python, a Java, natsd from the wheel."""
     found = find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
@@ -52,7 +52,7 @@ def spark_environment(directory: Path, site: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """What a command left."""
+    """The exit code and the output of a command."""
 
     code: int
     stdout: str
@@ -60,19 +60,19 @@ class Ended:
 
     @property
     def json(self) -> dict[str, Any]:
-        """Of `--json`."""
+        """The object that `--json` printed."""
         found: dict[str, Any] = json.loads(self.stdout)
         return found
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """Of `--json`, and all was well."""
+        """The object that `--json` printed; the command must have succeeded."""
         assert self.code == 0, self.stderr
         return self.json
 
 
 class Command:
-    """One `natsd pipeline`, running in a process group of its own."""
+    """One `natsd pipeline` that runs in its own process group."""
 
     def __init__(
         self,
@@ -107,25 +107,25 @@ class Command:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """As a machine that is gone: everything at once."""
+        """Send SIGKILL to all processes at once, as if the machine were gone."""
         self._signal_all(signal.SIGKILL)
         self.process.wait()
 
     def kill_python(self) -> None:
-        """Only the query's Python: its JVM learns so from a pipe, and may do something first."""
+        """Send SIGKILL to the query's Python; the JVM notices a closed pipe and may still act."""
         self.process.kill()
         self.process.wait()
 
     def interrupt(self) -> None:
-        """Ctrl-C: a terminal tells the whole group."""
+        """Send SIGINT to the whole group, as a terminal does on Ctrl-C."""
         self._signal_all(signal.SIGINT)
 
     def terminate(self) -> None:
-        """As a service manager does it."""
+        """Send SIGTERM as a service manager does."""
         self.process.terminate()
 
     def wait(self, timeout_s: float = DEADLINE_S) -> Ended:
-        """Its end; nothing of it is left afterwards."""
+        """Wait for the end of the command; no process of it is left then."""
         try:
             code = self.process.wait(timeout_s)
         finally:
@@ -134,7 +134,7 @@ class Command:
 
     @property
     def stderr(self) -> str:
-        """So far."""
+        """The standard error so far."""
         return self._err.read_text()
 
     def _signal_all(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""What a stream and an archive hold, as Arrow tables in the order of sequences."""
+"""The contents of a stream and an archive, as Arrow tables in the order of sequences."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def count_in(client: Client, stream: str) -> int:
 
 
 def in_archive(directory: Path) -> pa.Table:
-    """Its files as anybody reads them, who knows nothing of its log."""
+    """Return the archive's rows from its Parquet files alone, without its log."""
     files = ds.dataset(directory, format="parquet", partitioning="hive")
     return files.to_table(columns=list(COLUMNS)).sort_by("seq")
 
 
 def header(held: pa.Table, name: str) -> pa.ChunkedArray:
-    """All values that each message has of a header; null where it has none."""
+    """Return all values of a header of each message; null if it has none."""
     return pc.map_lookup(held["headers"], pa.scalar(name), "first")
 
 
 def check_once(held: pa.Table, prefix: str, count: int) -> None:
-    """Messages 0 to count - 1 of messages.py are there, each once, as they were published."""
+    """Check that messages 0 to `count` - 1 of messages.py are there once, as published."""
     numbers = number_of(held["data"])
     assert len(numbers) == count, f"{len(numbers)} messages instead of {count}"
     assert len(numbers.unique()) == count
@@ -50,7 +50,7 @@ def check_once(held: pa.Table, prefix: str, count: int) -> None:
 
 
 def check_order(held: pa.Table) -> None:
-    """Within each subject, messages stand in the order in which they were published."""
+    """Check that the messages of each subject are in the order of publishing."""
     numbers = number_of(held["data"])
     table = pa.table({"subject": held["subject"], "at": held["seq"], "number": numbers})
     ordered = table.sort_by([("subject", "ascending"), ("at", "ascending")])

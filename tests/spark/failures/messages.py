@@ -1,10 +1,10 @@
-"""The messages of these tests: message n is what `message(n)` says, whoever sends it and whenever.
+"""The messages of these tests: message n is always `message(n)`, whoever sends it.
 
     with Publisher(url, "orders", 0, 10_000, per_second=2_000):
         …                                   # all are acknowledged at the end
 
-A publisher knows no failure of the server: it connects again and sends again what was not
-acknowledged. Each message has an id, so that the stream stores it once.
+A publisher survives failures of the server: it reconnects and sends unacknowledged messages again.
+Each message has an id, so that the stream stores it once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILLING: Final = b" of many, with a payload of some length" * 2
 
 
 def message(number: int, prefix: str) -> tuple[str, bytes, bytes]:
-    """Subject, headers, data; every third has headers of its own, one of them with two values."""
+    """Return subject, headers and data; every third has headers, one of them with two values."""
     subject = f"{prefix}.{REGIONS[number % len(REGIONS)]}.{number % SUBJECTS}"
     own = b"Kind: third\r\nNote: %d\r\nNote: twice\r\n" % number if number % 3 == 0 else b""
     headers = b"NATS/1.0\r\nNats-Msg-Id: %d\r\n%b\r\n" % (number, own)
@@ -38,7 +38,7 @@ def message(number: int, prefix: str) -> tuple[str, bytes, bytes]:
 
 
 def expected(numbers: pa.ChunkedArray, prefix: str) -> pa.Table:
-    """Subject and data of messages with these numbers, in their order."""
+    """Return subject and data of the messages with these numbers, in order."""
     region = pa.array([f"{prefix}.{name}." for name in REGIONS])
     by_remainder = pa.array([f"{region[n % len(REGIONS)]}{n % SUBJECTS}" for n in range(SUBJECTS)])
     assert SUBJECTS % len(REGIONS) == 0
@@ -52,14 +52,14 @@ def expected(numbers: pa.ChunkedArray, prefix: str) -> pa.Table:
 
 
 def number_of(data: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which message that payload is."""
+    """Return the number of the message with that payload."""
     text = pc.cast(data, pa.string())
     assert pc.all(pc.ends_with(text, FILLING.decode())).as_py()
     return pc.cast(pc.replace_substring(text, FILLING.decode(), ""), pa.int64())
 
 
 class Publisher(threading.Thread):
-    """Publishes messages `first` to `last` - 1 in order, through all failures."""
+    """A thread that publishes messages `first` to `last` - 1 in order, through all failures."""
 
     def __init__(
         self, url: str, prefix: str, first: int, last: int, *, per_second: float = 0

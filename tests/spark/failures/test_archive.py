@@ -1,14 +1,15 @@
-"""A stream is archived while it is filled, with the query and the server killed again and again.
+"""A stream is archived while it is filled; the query and the server are killed repeatedly.
 
     publisher ─▶ ORDERS ─▶ natsd pipeline archive ─▶ Parquet ─▶ natsd pipeline replay ─▶ AGAIN
                  ✗ kill -9       ✗ kill -9                          ✗ kill -9
 
 - The table holds each sequence of the stream once, as the stream has it.
-- The replayed stream holds the same messages: subjects, payloads, headers, order of each subject.
-- The store is clean for `natsd pipeline audit`, even as a kill leaves it; a byte that is flipped in
-  a block is named by its sequence.
+- The replayed stream holds the same messages: subjects, payloads, headers, and the order within
+  each subject.
+- The store is clean for `natsd pipeline audit`, even right after a kill; the audit reports a
+  flipped byte in a block with the message's sequence.
 
-`make torture` does it with two million messages, ten kills of the query and two of the server.
+`make torture` uses two million messages, ten kills of the query and two of the server.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ pytestmark = [pytest.mark.torture, bounded]
 
 @dataclass(frozen=True)
 class Size:
-    """How much of it; rounds of `servers_killed` are those in which the server is killed too."""
+    """The size of a run; in rounds of `servers_killed` the server is killed too."""
 
     messages: int
     queries_killed: int
@@ -54,7 +55,7 @@ class Size:
 
 
 CARRIED = {"Kind": "Kind", "Note": "Note", "Nats-Original-Msg-Id": "Nats-Msg-Id"}
-"""Headers of a replayed message, and as it had them before."""
+"""Headers of a replayed message, and their names in the original message."""
 
 SMALL = Size(20_000, 2, frozenset({1}), per_second=4_000)
 FULL = Size(2_000_000, 10, frozenset({3, 6}), per_second=20_000)
@@ -85,7 +86,7 @@ class Archiving:
         return self.command("archive", "ORDERS", str(self.table), *server, *arguments)
 
     def round(self, number: int) -> None:
-        """Messages come, the query runs until the table has grown, or ends, and is killed."""
+        """Publish messages, run the query until the table has grown or it ends, and kill it."""
         first, last = (SIZE.messages * at // SIZE.queries_killed for at in (number, number + 1))
         with Publisher(self.server.url, "orders", first, last, per_second=SIZE.per_second):
             self.kill_in_between(number)
@@ -111,14 +112,14 @@ class Archiving:
             self.failures.append(ended.stderr)
 
     def changes(self) -> int:
-        """The number of the table's last change."""
+        """Return the number of the table's last change; 0: none."""
         log = (self.table / "_natsd" / "log").glob("[0-9]*.json")
         return max((int(path.name.split(".")[0]) for path in log), default=0)
 
 
 @pytest.fixture(scope="module")
 def archiving(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archiving]:
-    """The tests of this file go on where the one before has ended."""
+    """Yield the state that the tests of this file share; each continues the one before."""
     directory = tmp_path_factory.mktemp("archiving")
     server = JetStreamServer(directory)
     with Client(options(server.url)) as client:
@@ -173,7 +174,7 @@ def test_3_audited_as_a_kill_left_it(archiving: Archiving, run_job: RunJob) -> N
 
 
 def check_replayed(replayed: pa.Table, source: pa.Table) -> None:
-    """The same messages, with where each comes from."""
+    """Check that both streams have the same messages, and that copies name their origin."""
     check_once(replayed, "again.orders", SIZE.messages)
     check_order(replayed)
     origin = header(replayed, "Nats-Original-Sequence")
@@ -186,7 +187,7 @@ def check_replayed(replayed: pa.Table, source: pa.Table) -> None:
 
 
 def flip_a_payload(store: Path, source: pa.Table, chosen: random.Random) -> int:
-    """A byte of a message's payload in a block, as a worn disk does; its sequence."""
+    """Flip a byte of a payload in a block, as a worn disk does; return the message's sequence."""
     row = chosen.randrange(source.num_rows)
     payload = source["data"][row].as_py()
     for path in sorted(store.glob("jetstream/$G/streams/ORDERS/**/*")):
@@ -201,7 +202,7 @@ def flip_a_payload(store: Path, source: pa.Table, chosen: random.Random) -> int:
 
 
 def assert_one_line(said: str, prefix: str) -> None:
-    """An error that a person can read, behind what Spark's start says."""
+    """Check that the error is one readable line, apart from the output of Spark's start."""
     lines = [line for line in said.splitlines() if line.startswith(prefix)]
     assert len(lines) == 1, said
     assert said.rstrip().endswith(lines[0]), said

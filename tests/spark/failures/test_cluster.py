@@ -1,8 +1,8 @@
-"""A standalone Spark cluster of two workers, one of which is killed while streaming queries run.
+"""A standalone Spark cluster of two workers, one of which is killed under streaming queries.
 
-The workers' executors import natsd from a wheel, as on any cluster. The worker dies with what runs
-on it, as if its machine were gone; what its tasks had begun is done by the other one. Nothing is
-lost and nothing comes twice, in a stream and in an archive.
+The workers' executors import natsd from a wheel, as on any cluster. The worker is killed with its
+executors, as if its machine were gone; the other worker repeats its tasks. No message is lost or
+doubled, in a stream and in an archive.
 """
 
 from __future__ import annotations
@@ -71,6 +71,6 @@ def test_a_worker_is_killed(
 
 
 def are_under_way(directory: Path, client: Client) -> bool:
-    """Both queries are at it: one has copied some, the other one has begun a batch."""
+    """Return whether one query has copied some messages and the other has begun a batch."""
     archiving = directory / "table" / "_natsd" / "checkpoint" / "offsets" / "0"
     return archiving.exists() and count_in(client, "CLUSTER_COPY") > MESSAGES // 5

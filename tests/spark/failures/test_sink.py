@@ -1,13 +1,13 @@
-"""A stream is copied into another by a streaming query; both ends are killed again and again.
+"""A streaming query copies a stream into another; the query and the server are killed repeatedly.
 
     publisher ─▶ SOURCE ─▶ natsd pipeline transform ─▶ TARGET (duplicate_window 100 ms)
                  ✗ kill -9           ✗ kill -9         ✗ kill -9, the same server
 
-Each message of the source is in the target once, whatever was killed at whichever point of a batch:
-the target forgets message ids long before a query is back. Now and then only the query's Python is
-killed, so that its JVM and their workers live on for a moment beside the next one.
+Each message of the source is in the target once, at whatever point of a batch a process is killed:
+the target forgets message ids long before a query runs again. Sometimes only the query's Python is
+killed, so that its JVM and their workers live on for a moment beside the next query.
 
-`make torture` does it twenty times.
+`make torture` does this twenty times.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def copied(rows):
 
 
 class Copying:
-    """The query, started again and again on one checkpoint."""
+    """The query, which is started repeatedly on one checkpoint."""
 
     def __init__(self, site: Path, directory: Path, server: JetStreamServer) -> None:
         self.server = server
@@ -62,7 +62,7 @@ class Copying:
         )
 
     def copied(self) -> int:
-        """Messages in the target; the server may just be away."""
+        """Return the number of messages in the target; 0 if the server is away."""
         try:
             with Client(options(self.server.url)) as client:
                 return count_in(client, "TARGET")
@@ -71,7 +71,7 @@ class Copying:
 
 
 def kill_something(query: Command, server: JetStreamServer, chosen: random.Random) -> None:
-    """The query, or its Python alone, or the server and then, while it works at it, the query."""
+    """Kill the query, its Python alone, or the server and later the query."""
     what = chosen.choice(["query", "python", "server"])
     pause(chosen.random())
     if what == "server":
@@ -97,12 +97,12 @@ def test_each_message_is_copied_once(site: Path, tmp_path: Path, start_server: S
     done = copying.start("--json").wait().outcome
     assert done["target"] == "TARGET"
     for query in killed:
-        query.wait()  # nothing of it is left
+        query.wait()  # no process of it is left
     check_once(in_stream(server.url, "TARGET"), "copy.orders", ROUNDS * MESSAGES_PER_ROUND)
 
 
 def killed_in_between(copying: Copying, number: int, chosen: random.Random) -> Command:
-    """One round: messages come, the query copies some, and something is killed."""
+    """Run one round: publish messages, let the query copy some, and kill something."""
     first = number * MESSAGES_PER_ROUND
     last = first + MESSAGES_PER_ROUND
     before = copying.copied()

@@ -1,4 +1,4 @@
-"""Waiting in tests that are not asynchronous: with a deadline, and no sleep for luck."""
+"""Waiting with a deadline in synchronous tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.store.crash import TORTURE
 
 DEADLINE_S: Final = 600.0
-"""Longer than a test may take: that says which test it was."""
+"""Longer than a test's time limit, whose error names the test."""
 POLL_S: Final = 0.05
 
 bounded = pytest.mark.timeout(220 if TORTURE == 1 else 7200)  # below faulthandler_timeout
@@ -25,5 +25,5 @@ def wait_until(condition: Callable[[], object], deadline_s: float = DEADLINE_S) 
 
 
 def pause(seconds: float) -> None:
-    """A while that a test has drawn by lot: whatever is killed behind it, is killed somewhere."""
+    """Sleep for a time that the test has drawn, so that the next kill comes at a random point."""
     time.sleep(seconds)

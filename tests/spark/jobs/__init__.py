@@ -1,1 +1,1 @@
-"""Jobs over streams, with a real SparkSession."""
+"""Tests of jobs over streams, with a real SparkSession."""

@@ -1,4 +1,4 @@
-"""Streams into Parquet, each message once: natsd/spark/jobs/archive.py."""
+"""Streams are written to Parquet, each message once: natsd/spark/jobs/archive.py."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_stopped_query_ends_with_the_batch_that_it_adds(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Stopped when the batch is in the log, and its files are not yet where readers look."""
+    """The query is stopped when the batch is in the log, but its files are not yet moved."""
     source = {"servers": shared_server.url, "stream": "A9"}
     move = TableFiles.move
 
@@ -128,6 +128,6 @@ def test_why_it_cannot_go_on_is_one_line(
     with client_of(shared_server) as client:
         create(client, "A5", "a5.>")
         publish(client, orders(1, 3, "a5"))
-    source["stream"] = "A5"  # a slip does not take the directory
+    source["stream"] = "A5"  # an error in the name does not occupy the directory
     assert archive(spark, source, str(tmp_path / "t"), tokens={"region": 2}).rows == 3
     assert str(refused.value).startswith(f"file:{tmp_path / 't'}: ")

@@ -1,4 +1,4 @@
-"""A table holds each message once, whatever was interrupted: natsd/spark/jobs/archive_table.py."""
+"""A table holds each message once, after any interruption: natsd/spark/jobs/archive_table.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY_NS = 86_400 * 10**9
 
 
 def rows(spark: SparkSession, first: int, last: int, stream: str = "ORDERS") -> DataFrame:
-    """Messages of two regions; ten of them make a day."""
+    """Return messages of two regions; ten of them make a day."""
     time_ns = f"id * {DAY_NS // 10}"
     return spark.range(first, last + 1).selectExpr(
         f"'{stream}' stream",
@@ -61,7 +61,7 @@ def test_what_is_there_already_is_left_out(spark: SparkSession, tmp_path: Path) 
 
 
 def test_what_another_attempt_still_writes_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    """A driver was killed, its tasks live on for a moment: they write while the next one does."""
+    """The tasks of a killed driver still write while the next driver writes."""
     from pyspark.sql.functions import udf
 
     table = create(spark, tmp_path / "t")

@@ -1,4 +1,4 @@
-"""`natsd pipeline audit`: what was done to a store, or to one of its replicas, is what is found."""
+"""`natsd pipeline audit` finds each change to a store, or to one of its replicas."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def block(root: Path, number: int = 1) -> Path:
 
 
 def block_with(root: Path, data: bytes) -> Path:
-    """Where a block ends depends on how many commits there were."""
+    """Return the block that holds these bytes; the number of commits decides where blocks end."""
     return next(path for path in root.glob("**/msgs/*.blk") if data in path.read_bytes())
 
 
@@ -70,7 +70,7 @@ def test_what_is_whole_is_clean(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("with_index", [True, False])
 def test_flipped_bytes_are_named(spark: SparkSession, tmp_path: Path, with_index: bool) -> None:
-    """Stream, sequence, file and offset."""
+    """Stream, sequence, file and offset are reported."""
     root = fill(tmp_path / "S")
     sequence = 135
     path = block_with(root, b"%d xxx" % sequence)
@@ -128,9 +128,9 @@ def test_ids_within_the_window_and_times_that_go_back(spark: SparkSession, tmp_p
     with Stored(tmp_path / "S", config=config) as stored:
         for number in range(1, 100):
             stored.append("s.a", b"", headers(number), number * second)
-        stored.append("s.a", b"", headers(50), 149 * second)  # 5: within the window of 100 s
-        stored.append("s.a", b"", headers(20), 151 * second)  # 131 s after: allowed
-        stored.append("s.b", b"", None, 10 * second)  # older, but first of its subject
+        stored.append("s.a", b"", headers(50), 149 * second)  # of message 5; within the window
+        stored.append("s.a", b"", headers(20), 151 * second)  # 131 s later: allowed
+        stored.append("s.b", b"", None, 10 * second)  # older, but the first of its subject
         stored.append("s.b", b"", None, 9 * second)
     found = audit(spark, [tmp_path / "S"])
     assert {(finding.kind, finding.first) for finding in found.findings} == {
@@ -157,7 +157,7 @@ def told(found: Audited) -> set[tuple[str, int, int]]:
 
 
 def test_replicas_that_are_alike_are_clean(spark: SparkSession, tmp_path: Path) -> None:
-    """However their blocks are cut, compressed, or encrypted; a snapshot is a replica too."""
+    """Their blocks may be cut, compressed or encrypted differently; a snapshot is a replica too."""
     roots = replicas(tmp_path)[:2]
     key = key_file(tmp_path / "key", b"a key")
     third = tmp_path / "other"
@@ -191,7 +191,7 @@ def test_a_row_level_diff_of_replicas(spark: SparkSession, tmp_path: Path) -> No
     assert told(found) == {
         ("only in some", 50, 52),
         ("only in some", 60, 60),
-        ("only in some", 1, 5),  # of n1 and of n2
+        ("only in some", 1, 5),  # on n1 and n2
         ("only in some", MESSAGES + 1, MESSAGES + 1),
         ("different", MESSAGES - 4, MESSAGES),
     } | {finding for finding in told(found) if finding[0] == "different"}

@@ -1,6 +1,6 @@
-"""`natsd pipeline` as a user calls it: what stands on which output, exit codes, Ctrl-C.
+"""`natsd pipeline` as a user calls it: output, exit codes, Ctrl-C.
 
-The audit's findings and exit code 1: tests/spark/failures/test_archive.py.
+The audit's findings and exit code 1 are tested in tests/spark/failures/test_archive.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SQL = "SELECT concat('big.', subject) AS subject, data FROM messages WHERE seq %
 
 
 def assert_refused(ended: Ended, job: str, reason: str) -> None:
-    """Exit code 2, nothing on standard output, one line behind what Spark's start says."""
+    """Check exit code 2, an empty standard output, and one line after Spark's own lines."""
     assert ended.code == 2, ended.stderr
     assert ended.stdout == ""
     assert "Traceback" not in ended.stderr, ended.stderr
@@ -47,7 +47,10 @@ def assert_refused(ended: Ended, job: str, reason: str) -> None:
 
 @pytest.fixture
 def start(site: Path, tmp_path: Path) -> Iterator[StartCommand]:
-    """`start("archive", "ORDERS", …)`: running; nothing of it is left behind the test."""
+    """Yield a function that starts a command: `start("archive", "ORDERS", …)`.
+
+    No process of it is left after the test.
+    """
     started: list[Command] = []
 
     def start_command(job: str, *arguments: str) -> Command:
@@ -61,7 +64,7 @@ def start(site: Path, tmp_path: Path) -> Iterator[StartCommand]:
 
 @pytest.fixture
 def stream(shared_server: JetStreamServer, client: Client, names: Names) -> str:
-    """With messages."""
+    """Return the name of a stream with messages."""
     name = names()
     create(client, name, f"{name}.>")
     with Publisher(shared_server.url, name, 0, MESSAGES):

@@ -1,4 +1,4 @@
-"""The one line out of what Spark raises: natsd/spark/jobs/errors.py."""
+"""Spark's exceptions are reported in one line: natsd/spark/jobs/errors.py."""
 
 from natsd.spark.jobs.errors import JobError, reason_of
 

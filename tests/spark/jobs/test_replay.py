@@ -1,4 +1,4 @@
-"""An archive's messages into a stream: natsd/spark/jobs/replay.py."""
+"""An archive's messages are published to a stream: natsd/spark/jobs/replay.py."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_one_task_keeps_the_order_of_all_and_a_rate_its_pace(
 
     again = rows_of(spark, shared_server, "R4B")
     assert [row.data for row in again] == [b"%d" % n for n in range(1, 21)]
-    assert again[-1].time_ns - again[0].time_ns > 0.2e9  # 20 at 40 in a second
+    assert again[-1].time_ns - again[0].time_ns > 0.2e9  # 20 messages at 40 per second
 
 
 @pytest.mark.parametrize(

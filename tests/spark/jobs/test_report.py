@@ -1,4 +1,4 @@
-"""What a report says, and the page that says it: natsd/spark/jobs/report.py."""
+"""The contents of a report, and its page: natsd/spark/jobs/report.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START_US = int(START.timestamp()) * 1_000_000
 
 
 def rows(spark: SparkSession) -> DataFrame:
-    """A message a second, 600 of them; 101 to 110 and 500 are missing; sent 0 to 9 ms before."""
+    """Return 600 messages, one a second; 101 to 110 and 500 are missing; sent 0 to 9 ms before."""
     time_us = f"{START_US} + (id - 1) * 1000000"
     kept = spark.range(1, 601).where("id NOT BETWEEN 101 AND 110 AND id <> 500")
     return kept.selectExpr(

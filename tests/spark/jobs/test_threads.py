@@ -1,4 +1,4 @@
-"""Jobs in threads that did not make the session, as a scheduler runs them."""
+"""Jobs run in threads that did not make the session, as a scheduler runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's own function or SQL between streams and tables: natsd/spark/jobs/transform.py."""
+"""A user's function or SQL between streams and tables: natsd/spark/jobs/transform.py."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reads from servers, natsd and nats-server."""
+"""Tests of reads from servers, natsd and nats-server."""

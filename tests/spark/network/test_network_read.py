@@ -1,4 +1,4 @@
-"""Ranges over the network: what was published is what is read, in every way of reading it."""
+"""Ranges over the network: each way of reading returns the published messages."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def servers() -> list[Any]:
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A server with the streams FULL, HOLES (some are deleted), and PLAIN without direct gets."""
+    """Yield a server with the streams FULL, HOLES (some deleted), and PLAIN without direct gets."""
     directory = tmp_path_factory.mktemp("filled")
     serving = natsd_server if request.param == "natsd" else go_serving
     with serving(directory) as url:
@@ -148,7 +148,7 @@ def is_old(url: str) -> bool:
     "names", [["seq", "headers"], ["subject"], ["seq", "data"], ["time_ns", "seq"]]
 )
 def test_a_choice_of_columns(filled: str, names: list[str]) -> None:
-    """Payloads that nobody wants stay on the server; what it says about them does not show."""
+    """Unread payloads stay on the server; headers that it then adds are not part of the rows."""
     request = RangeRequest("HOLES", 1, COUNT)
     rows = read(filled, request, names)
     whole = expected("HOLES", request)
@@ -206,7 +206,7 @@ def test_a_stream_that_is_purged_while_it_is_read(filled: str) -> None:
 
 
 def test_a_work_queue_is_read_without_a_consumer(filled: str) -> None:
-    """Where the server can: nothing is taken out of it."""
+    """Servers from 2.11 on are read by direct gets, which remove no message."""
     if is_old(filled):
         pytest.skip("that needs 2.11")
     with Client(options(filled)) as client:
@@ -243,7 +243,7 @@ def test_several_filters_need_a_newer_server(filled: str) -> None:
 
 
 def last_rows(stream: str, request: RangeRequest) -> list[dict[str, Any]]:
-    """What `expected` says, of a history up to the range's end."""
+    """Return the expected last messages, of the history up to the range's end."""
     upto = RangeRequest(stream, 1, request.last_sequence, request.subjects)
     last = {row["subject"]: row for row in expected(stream, upto)}
     return sorted(
@@ -268,7 +268,7 @@ def test_last_of_each_subject(
 
 
 def test_last_of_many_subjects(filled: str) -> None:
-    """More than one direct get answers with, some of them changed behind the range."""
+    """There are more subjects than one direct get answers; some change after the range."""
     with Client(options(filled)) as client:
         create(client, "KEYS", "keys.>")
         first = [(f"keys.{at}", b"", b"1:%d" % at) for at in range(2500)]

@@ -1,1 +1,1 @@
-"""What Spark reads with."""
+"""Tests of natsd.spark.reader."""

@@ -36,7 +36,10 @@ def read(spark: SparkSession, shared_server: JetStreamServer) -> Read:
 
 @pytest.fixture(scope="module")
 def orders(shared_server: JetStreamServer) -> Iterator[str]:
-    """COUNT messages: `o.<n mod 10>`, data `n`, every fourth with a header, two of them deleted."""
+    """Yield a stream of COUNT messages: `o.<n mod 10>`, data `n`.
+
+    Every fourth has a header, and two are deleted.
+    """
     with Client(options(shared_server.url)) as client:
         fill(client, "ORDERS", "o")
         for sequence in (5, 500):
@@ -144,7 +147,7 @@ def test_the_last_of_each_subject(read: Read, orders: str) -> None:
     assert seqs(up_to) == [1, 2, 3, 4, 6, 7, 8, 9, 10]
 
 
-@pytest.mark.usefixtures("spark")  # a schema is parsed by it
+@pytest.mark.usefixtures("spark")  # it parses the schema
 def test_a_key_that_changes_before_it_is_read_is_not_missed(
     shared_server: JetStreamServer, client: Client, names: Names
 ) -> None:
@@ -178,7 +181,7 @@ def test_what_was_purged_is_an_error_unless_it_may_be_lost(
 
 @pytest.fixture(params=[False, True], ids=["disabled", "enabled"])
 def pushdown(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[bool]:
-    """Whether the session lets filters be pushed down."""
+    """Yield whether the session pushes filters down."""
     spark.conf.set(PUSHDOWN, str(request.param).lower())
     yield request.param
     spark.conf.unset(PUSHDOWN)
@@ -193,7 +196,7 @@ def test_where_is_pushed_down_or_not_and_right_either_way(
     frame = where("seq >= 100 and seq < 200 and subject in ('o.1', 'o.2', 'x') and data != '101'")
     assert seqs(frame) == [n for n in range(102, 200) if n % 10 in (1, 2)]
     plan = frame._jdf.queryExecution().executedPlan().toString()
-    assert (">= 100" in plan) is not pushdown  # what was taken is not evaluated again
+    assert (">= 100" in plan) is not pushdown  # pushed filters are not evaluated again
     times = {row.seq: row.time_ns // 1000 for row in read(stream=orders).collect()}
     middle = times[600]
     later = where(f"time > timestamp_micros({middle})")
@@ -206,7 +209,7 @@ def test_where_is_pushed_down_or_not_and_right_either_way(
 def test_a_frame_that_is_used_again_has_all_its_rows(
     read: Read, orders: str, pushdown: bool
 ) -> None:
-    """Spark would give what the first filter left: without pushFilters none is taken."""
+    """Without pushFilters no filter is pushed: a pushed one would limit later uses too."""
     frame = read(stream=orders)
     assert seqs(frame.where("seq = 7")) == [7]
     both = frame.where("seq = 8").union(frame.where("seq = 9"))

@@ -1,4 +1,4 @@
-"""What `where` narrows, against rows that the filters are evaluated on one by one."""
+"""The ranges and subjects that `where` selects, against filters evaluated row by row."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_what_stays_with_spark(left: Any) -> None:
 
 
 def test_the_last_of_each_subject_is_not_chosen_by_a_bound() -> None:
-    """`seq <= 5` of a table of last messages is not the last messages up to 5."""
+    """`seq <= 5` on a table of last messages does not mean the last messages up to 5."""
     filters = [made("LessThanOrEqual", "seq", 5), made("GreaterThanOrEqual", "seq", 2)]
     filters += [made("GreaterThan", "time_ns", 7)]
     selection, left = push(Selection(last_per_subject=True), filters)

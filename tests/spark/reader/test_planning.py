@@ -1,4 +1,4 @@
-"""Ranges are cut without gap or overlap, and a limit is shared without starving a stream."""
+"""Ranges are cut without gap or overlap, and a limit is divided fairly among streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mode=queue: batches of a work queue, acknowledged when they have committed."""
+"""mode=queue: batches of a work queue, acknowledged when they are committed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ACK_WAIT_S = 1
 
 
 class Queue(Job):
-    """A job that reads a work queue through its durable."""
+    """A job that reads a work queue through its durable consumer."""
 
     def __init__(
         self, spark: SparkSession, directory: Path, url: str, stream: str, **options: str
@@ -32,12 +32,12 @@ class Queue(Job):
 
 
 def left(client: Client, stream: str) -> int:
-    """Messages that the work queue still has."""
+    """Return the number of messages that the work queue still has."""
     return int(client.api(f"STREAM.INFO.{stream}")["state"]["messages"])
 
 
 def pending(client: Client, stream: str) -> tuple[int, int]:
-    """Delivered but not acknowledged, and not delivered."""
+    """Return the numbers of unacknowledged and of undelivered messages."""
     info = client.api(f"CONSUMER.INFO.{stream}.spark")
     return info["num_ack_pending"], info["num_pending"]
 
@@ -75,7 +75,7 @@ def test_a_batch_that_did_not_commit_comes_again_and_is_not_acknowledged_before(
     tmp_path: Path,
     which: str,
 ) -> None:
-    """A function of the user's fails in the second batch; then the query is started again."""
+    """The user's function fails in the second batch; then the query is started again."""
     server = start_server() if which == "natsd" else request.getfixturevalue(which)
     job = Queue(spark, tmp_path, server.url, "WORK", maxMsgsPerTrigger="100")
     with Client(options(server.url)) as client:

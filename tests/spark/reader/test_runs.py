@@ -1,4 +1,4 @@
-"""Sets of sequences as runs, there and back."""
+"""Conversions between sets of sequences and runs."""
 
 from __future__ import annotations
 

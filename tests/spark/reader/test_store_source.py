@@ -1,4 +1,4 @@
-"""`storeDir`: the same rows as over the network, once the server is down."""
+"""`storeDir`: the same rows as over the network, when the server is down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spark.readStream.format("jetstream")`: restarts, limits, losses, against real servers."""
+"""`spark.readStream.format("jetstream")`: restarts, limits and losses, against real servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEADLINE_S = 60.0
 
 
 class Job:
-    """A query from streams into Parquet, which can be run again and again."""
+    """A query from streams into Parquet, which can be run repeatedly."""
 
     def __init__(self, spark: SparkSession, directory: Path, url: str, **options: str) -> None:
         self.spark = spark
@@ -39,7 +39,7 @@ class Job:
         return writing.trigger(**trigger).start(str(self.table), format="parquet")
 
     def run(self) -> list[int]:
-        """All that is there now; the rows of each batch that has any."""
+        """Read everything that is there now; return the number of rows of each non-empty batch."""
         query = self.start(availableNow=True)
         assert query.awaitTermination(DEADLINE_S)
         found = (progress.numInputRows for progress in query.recentProgress)
@@ -52,7 +52,7 @@ class Job:
         return sorted(row.seq for row in table.select("seq").collect())
 
     def forget_last_batch(self) -> int:
-        """As a crash does between a batch's start and its commit, the table's too."""
+        """Forget the last batch's commits, as in a crash after its start; return its number."""
         last = max(int(entry.name) for entry in (self.checkpoint / "commits").glob("[0-9]*"))
         for log in (self.checkpoint / "commits", self.table / "_spark_metadata"):
             for entry in (log / str(last), log / f".{last}.crc"):
@@ -60,7 +60,7 @@ class Job:
         return last
 
     def offsets(self) -> dict[str, Any]:
-        """Of the last batch that was written down."""
+        """Return the offsets of the last logged batch."""
         logs = self.checkpoint / "offsets"
         last = max(logs.glob("[0-9]*"), key=lambda entry: int(entry.name))
         return dict(json.loads(last.read_text().splitlines()[-1]))
@@ -71,7 +71,7 @@ def messages(stream: str, count: int) -> list[tuple[str, bytes, bytes]]:
 
 
 def committed(query: StreamingQuery) -> dict[str, Any]:
-    """The offset of the last batch that is done."""
+    """Return the offset of the last completed batch."""
     progress = query.lastProgress
     return dict(json.loads(progress.sources[0].endOffset or "{}")) if progress else {}
 

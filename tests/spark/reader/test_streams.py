@@ -1,4 +1,4 @@
-"""What the driver asks: streams by name and by pattern, sequences by time, again after failures."""
+"""Requests of the driver: streams by name and pattern, sequences by time, retries."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_streams_and_times(url: str) -> None:
 
 
 class Failing:
-    """Questions that fail a few times."""
+    """A server that fails a few requests."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)

@@ -1,1 +1,1 @@
-"""Rows that compiled code makes."""
+"""Tests of rows that compiled code makes."""

@@ -1,4 +1,4 @@
-"""Rows put into a MessageBatch come out of Arrow as they went in."""
+"""Arrow returns the rows of a MessageBatch unchanged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS = st.lists(
 
 
 def block(lines: list[tuple[bytes, bytes]]) -> bytes:
-    """As on the wire."""
+    """Return a header block as on the wire."""
     text = b"".join(b"%b: %b\r\n" % line for line in lines)
     return b"NATS/1.0\r\n%b\r\n" % text if lines else b""
 
@@ -63,7 +63,7 @@ def row_of(row: tuple[Any, ...], stream: str) -> dict[str, Any]:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """`time` as µs, headers as a dictionary."""
+    """Return rows as dictionaries: `time` in µs, headers as a dictionary."""
     if "time" in batch.schema.names:
         at = batch.schema.get_field_index("time")
         batch = batch.set_column(at, "time", batch.column(at).cast(pa.int64()))
@@ -79,7 +79,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 def test_rows_come_out_as_they_went_in(rows: list[tuple[Any, ...]], names: list[str]) -> None:
     batch, wrapper = MessageBatch(names), BatchWrapper(names)
     batch.stream = "ORDERS"
-    for _ in range(2):  # a batch that was taken begins anew
+    for _ in range(2):  # a taken batch starts empty
         for name, subject, sequence, time_ns, lines, data in rows:
             batch.add(name, subject, sequence, time_ns, block(lines), data)
         assert batch.rows == len(rows)
@@ -137,7 +137,7 @@ def test_a_choice_of_columns() -> None:
 
 
 def test_the_schema_is_exactly_sparks() -> None:
-    """As its workers make it of the types that the DDL names."""
+    """The schema equals the one that Spark's workers make of the DDL's types."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import (
         ArrayType,

@@ -1,1 +1,1 @@
-"""What Spark writes with: each row once."""
+"""Tests of natsd.spark.sink: each row is written once."""

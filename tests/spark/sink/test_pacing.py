@@ -1,4 +1,4 @@
-"""Rows at a rate, on a clock of the test's own: natsd/spark/sink/pacing.py."""
+"""Rows at a rate, with the test's own clock: natsd/spark/sink/pacing.py."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Rows as frames, answers as rows done: against a plain encoder, without a server."""
+"""Rows become frames, and answers complete rows: against a plain encoder, without a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROWS = st.lists(
 
 
 def frame(prefix: bytes, row: int, subject: str, data: bytes | None, headers: Any) -> bytes:
-    """As the protocol says it."""
+    """Return the frame of a message as the protocol defines it."""
     block = b"NATS/1.0\r\nNats-Msg-Id: %b%d\r\n" % (prefix, row)
     for name, values in headers or ():
         for value in [] if name.lower() == "nats-msg-id" else values:
@@ -146,8 +146,8 @@ def test_acknowledgements_move_the_window() -> None:
     made.fill(PLAIN.rows(batch([("a", b"")] * 5)), 0, 5)
     ack(made, 1, 102)
     ack(made, 0, 101, b',"domain":"hub"')
-    ack(made, 0, 101)  # it comes twice
-    ack(made, 9, 101)  # nobody's
+    ack(made, 0, 101)  # a second time
+    ack(made, 9, 101)  # of no row
     assert (made.in_flight, made.acknowledged, made.duplicates) == (3, 2, 0)
     assert made.take_refusals() == []
     assert (made.first, made.last_sequences()) == (2, {b"ORDERS": 102})

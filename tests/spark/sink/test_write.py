@@ -1,6 +1,6 @@
-"""`df.write` and `df.writeStream` into streams: each row once, whatever fails.
+"""`df.write` and `df.writeStream` into streams: each row once, after any failure.
 
-Targets have the shortest duplicate window there is (100 ms), so that it hides nothing.
+Targets have the shortest possible duplicate window (100 ms), so that it hides no error.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def test_what_cannot_be_written(
     given: dict[str, str],
     error: str,
 ) -> None:
-    """A task that Spark gave up may go on after the test: no other one has its subject."""
+    """A task that Spark gave up may continue after the test, so its subject is unique."""
     frame = rows(spark, 4, "nobodys").selectExpr("*", *filter(None, [change]))
     with pytest.raises(Exception, match=error):
         write(frame, shared_server.url, mode, **given)
@@ -122,7 +122,10 @@ def test_what_cannot_be_written(
 def copying(
     spark: SparkSession, shared_server: JetStreamServer, client: Client, tmp_path: Path
 ) -> Callable[..., StreamingQuery]:
-    """A query from SOURCE into TARGET, in batches of 250; started again it goes on."""
+    """Return a function that starts or resumes a query from SOURCE to TARGET.
+
+    Batches have 250 messages.
+    """
     create(client, "SOURCE", "s.>")
     publish(client, [(f"s.{n % 7}", b"", b"%d" % n) for n in range(COUNT)])
     target(client)
@@ -150,7 +153,7 @@ def copy(
 
 
 def finished(query: StreamingQuery) -> str:
-    """What it failed with, or nothing."""
+    """Wait for the query's end and return its error; empty: none."""
     try:
         assert query.awaitTermination(QUERY_S)
     except Exception as error:
@@ -160,7 +163,7 @@ def finished(query: StreamingQuery) -> str:
 
 @pytest.fixture
 def small_batches(spark: SparkSession) -> Iterator[None]:
-    """So that a task which breaks late has sent some of its rows."""
+    """Use small batches, so that a task that fails late has sent some of its rows."""
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(name)
     spark.conf.set(name, "100")
@@ -169,7 +172,7 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
 
 
 def breaking(number: int) -> Callable[[DataFrame], DataFrame]:
-    """The row with this number breaks its task."""
+    """Return a function that makes a frame whose row with this number fails its task."""
     check = f"if(cast(data AS string) = '{number}', raise_error('as a broken executor'), data)"
 
     return lambda frame: frame.selectExpr(
@@ -178,7 +181,7 @@ def breaking(number: int) -> Callable[[DataFrame], DataFrame]:
 
 
 def wait_for_the_end(client: Client) -> None:
-    """Of what Spark gave up: its Python may not even have begun, and has input left."""
+    """Wait until the tasks that Spark gave up have ended, which may still start and have input."""
     bucket = StateBucket(client, "natsd_spark")
     deadline = time.monotonic() + 2 * LEASE_S
     while time.monotonic() < deadline:
@@ -190,7 +193,7 @@ def wait_for_the_end(client: Client) -> None:
 
 
 def forget_commit(directory: Path, batch: int) -> None:
-    """As if Spark had died behind the sink's commit and before its own."""
+    """Delete Spark's commit, as if Spark had died after the sink's commit."""
     commits = directory / "checkpoint" / "commits"
     (commits / str(batch)).unlink()
     (commits / f".{batch}.crc").unlink()

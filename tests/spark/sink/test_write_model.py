@@ -1,6 +1,6 @@
-"""Whatever is cut, refused or killed, and however often it is tried again: each row is stored once.
+"""After any sequence of lost connections, refusals, kills and retries each row is stored once.
 
-The model target has no duplicate window at all, so that this rests on the records alone.
+The model target has no duplicate window, so that only the records ensure this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.spark.model_target import Crash, ModelClient, ModelServer
 from tests.spark.writing import BY_ID, PLAIN, batches, numbered, task, writing
 
 OUTAGE_S = 100
-"""Between two attempts: longer than any lease."""
+"""The seconds between two attempts, longer than any lease."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def attempt(
         writing(client.options, **options),
         columns,
         which,
-        client,  # type: ignore[arg-type]  # it is one as far as a task can tell
+        client,  # type: ignore[arg-type]  # a task cannot tell the difference
         client.server.read,
     )
     chunks = [columns.rows(batch) for batch in batches(rows, size)]
@@ -131,7 +131,7 @@ def test_rows_in_another_order_are_refused_before_one_is_sent(
         assert sorted(server.rows()) == sorted(rows)
     else:
         assert sorted(server.rows()) == sorted(rows)
-        assert changed[: len(before)] == before  # what differs was never sent
+        assert changed[: len(before)] == before  # the differing rows were never sent
 
 
 @pytest.mark.parametrize("keep", [0, 5, 19])
@@ -146,7 +146,7 @@ def test_fewer_rows_are_refused(keep: int) -> None:
 
 
 def test_a_task_whose_input_ended_early_goes_on() -> None:
-    """Spark ends the input of a task it gives up as if it were complete."""
+    """Spark ends the input of a task that it gives up as if it were complete."""
     server = ModelServer()
     attempt(ModelClient(server), numbered(20), task())
     assert attempt(ModelClient(server), numbered(20), task(attempt=1)).found == 20
@@ -160,7 +160,7 @@ def test_rows_that_were_removed_since_are_not_sent_again() -> None:
     with pytest.raises(Crash):
         attempt(crashing_at(server, 9), rows, task())
     server.seconds += OUTAGE_S
-    server.removed = {3, 4, 8}  # a newer value of their subject, or a worker that was done
+    server.removed = {3, 4, 8}  # replaced by newer values, or acknowledged by workers
     attempt(ModelClient(server), rows, task(attempt=1))
     assert server.rows() == rows
 

@@ -1,6 +1,6 @@
-"""Tasks of a write against natsd and nats-server: crashes, twins, outages, refusals.
+"""Tasks of a write against natsd and nats-server: crashes, twins, outages and refusals.
 
-Targets have the shortest duplicate window there is (100 ms), so that it hides nothing.
+Targets have the shortest possible duplicate window (100 ms), so that it hides no error.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Broken(Exception):
 
 
 def broken(rows: list[Any], after: int, size: int = 10) -> Iterator[pa.RecordBatch]:
-    """As an executor that dies in the middle: what it read before may be sent."""
+    """Yield batches of the first `after` rows, then raise, as an executor that dies."""
     yield from batches(rows[:after], size)
     raise Broken
 
@@ -143,7 +143,7 @@ def test_a_fenced_batch_is_not_even_read(client: Client) -> None:
     write_task(connect, PLAIN, task(version=7), batches(numbered(5)))
     bucket = StateBucket(client, "natsd_spark")
     raise_fence(bucket, Job("q", 7))
-    raise_fence(bucket, Job("q", 6))  # it does not sink
+    raise_fence(bucket, Job("q", 6))  # the fence must not be lowered
     past_the_window()
     for version in (6, 7):
         written = write_task(connect, PLAIN, task(version=version), batches(numbered(5)))
@@ -153,7 +153,7 @@ def test_a_fenced_batch_is_not_even_read(client: Client) -> None:
 
 
 def test_two_attempts_at_once_send_each_row_once(client: Client) -> None:
-    """The second waits for the first, or goes on where it was left: never both."""
+    """The second attempt waits for the first, or resumes it; they never send both."""
     rows = numbered(3000)
     connect = writing(client.options)
     results: list[Written | Exception] = []
@@ -175,7 +175,7 @@ def test_two_attempts_at_once_send_each_row_once(client: Client) -> None:
 
 
 def test_an_attempt_that_lost_its_lease_stops(client: Client) -> None:
-    """It stood still for longer than a lease; another one did its work meanwhile."""
+    """The attempt paused for longer than its lease, and another attempt did its work meanwhile."""
     rows = numbered(100)
     connect = writing(client.options, lease_s=0.2)
 
@@ -191,7 +191,7 @@ def test_an_attempt_that_lost_its_lease_stops(client: Client) -> None:
 
 
 def test_a_killed_attempt_is_waited_for(client: Client) -> None:
-    """Its record says nothing of an end: only the lease's time does."""
+    """The record of a killed attempt has no end, so only the end of its lease frees it."""
     bucket = StateBucket(client, "natsd_spark")
     record = BeginRecord(owner="killed", attempt=0, run="one", by_id=False)
     lease = Lease(bucket, "begin.q.0.0", record, 0.5)

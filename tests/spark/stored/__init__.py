@@ -1,1 +1,1 @@
-"""Reads of store directories and snapshots."""
+"""Tests of reads of store directories and snapshots."""

@@ -1,4 +1,4 @@
-"""The rows of a snapshot are those of the store that it was taken of."""
+"""The rows of a snapshot are the rows of its store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEY = OperatorKeys(b"operator's key")
 def archived(
     directory: Path, *, encrypted: bool = False, data: bytes = b"x" * 40
 ) -> tuple[Path, list[Row]]:
-    """An archive, and the rows of the store."""
+    """Return the path of an archive, and the rows of its store."""
     keys = KEY if encrypted else None
     with Stored(directory / "S", compress=encrypted, keys=keys) as stored:
         stored.publish(200, data=data)
@@ -91,7 +91,7 @@ def test_every_flipped_bit_is_refused(tmp_path: Path) -> None:
             plan_archive(path)
         except DamagedEncoding:
             continue
-        with path.open("rb") as archive:  # only a frame's number is not covered
+        with path.open("rb") as archive:  # the checksum omits only a frame's number
             unpacked = FrameUnpacker().feed(archive.read())
         assert unpacked == FrameUnpacker().feed(data)
 
@@ -106,8 +106,10 @@ def test_a_cut_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_damage_that_came_after_the_plan_is_found(tmp_path: Path) -> None:
-    """Wherever it is: a task gives what was planned, or nothing. The file keeps its size and time:
-    what is read is known by its checksum."""
+    """A task returns the planned rows, or none, wherever the damage is.
+
+    The file keeps its size and time: the read data is identified by its checksum.
+    """
     path, expected = archived(tmp_path)
     plan = plan_archive(path)
     data, times = path.read_bytes(), path.stat()
@@ -127,7 +129,7 @@ def test_damage_that_came_after_the_plan_is_found(tmp_path: Path) -> None:
 
 
 def test_an_archive_is_known_by_what_it_holds(tmp_path: Path) -> None:
-    """Not by its time, its size or its file: a copy of it may stand in its place."""
+    """Its contents identify it, not its time, size or file: a copy may take its place."""
     path, expected = archived(tmp_path)
     other, _ = archived(tmp_path / "other", data=b"y" * 40)
     plan = plan_archive(path)

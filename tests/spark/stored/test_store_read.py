@@ -1,4 +1,4 @@
-"""The rows of a store directory are those of the store's own reading, whatever was done to it."""
+"""The rows of a store directory equal the store's own messages, after any history."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def snapshot(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-# Whatever was done
+# Any history
 
 
 def do(stored: Stored, what: tuple[Any, ...]) -> None:
@@ -114,7 +114,7 @@ actions = st.one_of(
 def test_rows_are_what_the_store_says(
     kind: str, done: list[Any], partitions: int, max_rows: int, batch_rows: int, data: st.DataObject
 ) -> None:
-    """After a crash, by the journal; after a stop, by index.db; without it, by the blocks."""
+    """The state comes from the journal after a crash, else from index.db, else from the blocks."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         keys = OperatorKeys(KEY) if kind == "encrypted" else None
@@ -138,7 +138,7 @@ def test_rows_are_what_the_store_says(
 
 
 def check_choices(plan: Any, expected: list[Any], data: st.DataObject) -> None:
-    """A range, subjects, times, the last of each subject: as a filter over all rows has it."""
+    """Check ranges, subjects, times and the last of each subject against filters over all rows."""
     first = data.draw(st.integers(1, max(1, plan.last_sequence)))
     last = data.draw(st.integers(0, plan.last_sequence + 2))
     subjects = data.draw(st.sampled_from([(), ("s.1",), ("s.1", "s.3"), ("s.*",), ("none.>",)]))
@@ -160,7 +160,7 @@ def check_choices(plan: Any, expected: list[Any], data: st.DataObject) -> None:
     assert rows(plan, request, last_per_subject=True) == sorted(latest.values())
 
 
-# Which stores
+# The choice of stores
 
 
 def test_streams_of_an_account_are_listed(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_names_are_those_of_the_server() -> None:
     assert (store_plan.ASSET_FILE, store_plan.ASSET_MAGIC) == (ASSET_FILE, MAGIC)
 
 
-# Servers, and what changes
+# Running servers, and changes
 
 
 def test_a_store_that_a_server_uses_is_refused_with_advice(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_a_block_that_is_missing_is_a_loss(tmp_path: Path) -> None:
 
 
 def test_what_only_the_journal_has_is_read_and_stays_there(tmp_path: Path) -> None:
-    """The power fails when many streams' commits are on disk in the journal alone."""
+    """The power fails when the commits of many streams are on disk only in the journal."""
     with Stored(tmp_path / "live") as stored:
         others = [stored.beside(f"OTHER{number}") for number in range(12)]
         stored.publish(30)

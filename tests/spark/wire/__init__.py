@@ -1,1 +1,1 @@
-"""The blocking client, its frames and ways in."""
+"""Tests of the blocking client, its frames and its authentication."""

@@ -1,4 +1,4 @@
-"""The blocking client against a server: requests, errors, ways in, other servers."""
+"""The blocking client against a server: requests, errors, authentication, other servers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_errors_of_requests(url: str) -> None:
             client.api("STREAM.INFO.NONE")
         assert (error.value.code, error.value.err_code) == (404, 10059)
         assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
-        assert client.request("$JS.API.INFO").data  # it goes on
+        assert client.request("$JS.API.INFO").data  # the connection goes on
 
 
 def test_another_domain_is_named_in_the_error(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Frames become rows as a plain Python parser reads them, wherever the bytes are cut."""
+"""Frames become the rows of a plain Python parser, wherever the bytes are cut."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SUBJECTS = st.text("abc.$äß", min_size=1, max_size=10)
 
 
 def time_stamp(time_ns: int) -> str:
-    """RFC 3339 as Go writes it: without zeros at the end of the fraction."""
+    """Return a time in RFC 3339 as Go writes it: without trailing zeros in the fraction."""
     seconds, fraction = divmod(time_ns, 10**9)
     text = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).strftime(
         "%Y-%m-%dT%H:%M:%S"

@@ -1,4 +1,4 @@
-"""Who may come in, and over what: TLS, user, token, nkey, credentials; against the Go server."""
+"""Authentication and transport: TLS, user, token, nkey, credentials; against the Go server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BEGUN = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class Authority:
-    """Signs certificates into files of a directory."""
+    """A certificate authority that writes certificates into files of a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -44,7 +44,7 @@ class Authority:
         self.file = self._write("ca.pem", pem(self._certificate))
 
     def issue(self, name: str, *places: x509.GeneralName) -> tuple[str, str]:
-        """Files of the certificate and of its key."""
+        """Issue a certificate and return the paths of the certificate and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = self._signed(subject, key, list(places), is_authority=False)
