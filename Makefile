@@ -1,6 +1,6 @@
 # make run      builds natsd and serves port 4222          make run ARGS="-p 4333 -m 8222"
-# make test     builds natsd and passes its tests          make test ARGS="-k sublist -x"
-# The other targets: make help
+# make test     builds natsd and runs its tests            make test ARGS="-k sublist -x"
+# make help     lists the other targets
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .PHONY: help run test torture bench lint format debug asan fuzz wheel clean
