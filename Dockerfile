@@ -20,10 +20,10 @@ ENV PATH=/opt/natsd/bin:$PATH \
 USER natsd
 WORKDIR /data
 VOLUME /data
-# Clients, routes, monitoring.
+# The ports of clients, routes and monitoring.
 EXPOSE 4222 6222 8222
 HEALTHCHECK --interval=10s --timeout=3s --start-period=2s --retries=3 \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8222/healthz', timeout=2)"]
-# Further flags go behind the image's name, such as -js, whose data is in the volume; the health check
-# needs the monitoring port.
+# Give further flags after the image's name, for example -js, which keeps its data in the volume. The health
+# check needs the monitoring port.
 ENTRYPOINT ["natsd", "-m", "8222", "-sd", "/data"]

