@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final
 
 from natsd.config.settings import (
-    Named,
+    NamedSections,
     OptionsError,
     flag,
     read_all,
@@ -71,13 +71,13 @@ class StorageLimits:
         read_all(self)
 
 
-def _read_tiers(given: object) -> Named[StorageLimits]:
+def _read_tiers(given: object) -> NamedSections[StorageLimits]:
     if not isinstance(given, Mapping):
         raise OptionsError("must be a mapping of tiers")
     for name in given:
         if name not in TIERS:
             raise OptionsError(f"there is no tier {name!r}: they are {', '.join(TIERS)}")
-    return Named({name: _read_limits(StorageLimits, each) for name, each in given.items()})
+    return NamedSections({name: _read_limits(StorageLimits, each) for name, each in given.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,8 @@ class AccountJetStream(StorageLimits):
 
     enabled: bool = flag(True, "serve streams and consumers")
     cluster_traffic: str = word("system", _TRAFFIC, "whose account carries replication")
-    tiers: Named[StorageLimits] = section(
-        Named[StorageLimits](), _read_tiers, "limits by the number of replicas"
+    tiers: NamedSections[StorageLimits] = section(
+        NamedSections[StorageLimits](), _read_tiers, "limits by the number of replicas"
     )
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class AccountOptions:
         read_all(self)
 
 
-def read_accounts(given: object) -> Named[AccountOptions]:
+def read_accounts(given: object) -> NamedSections[AccountOptions]:
     """Return the settings of accounts by name. Raises OptionsError."""
     if not isinstance(given, Mapping):
         raise OptionsError("must be a mapping of accounts")
@@ -169,4 +169,4 @@ def read_accounts(given: object) -> Named[AccountOptions]:
             read[name] = section_of(AccountOptions, settings, aliases={"trace_dest": "msg_trace"})
         except OptionsError as error:
             raise OptionsError(f"{name}: {error}") from None
-    return Named(read)
+    return NamedSections(read)

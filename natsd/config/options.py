@@ -18,7 +18,7 @@ from natsd.config.account_options import AccountOptions, read_accounts
 from natsd.config.durations import format_duration
 from natsd.config.jetstream_options import JetStreamOptions, read_jetstream
 from natsd.config.settings import (
-    Named,
+    NamedSections,
     OptionsError,
     duration,
     file,
@@ -141,8 +141,10 @@ class Options:
     password: str = secret("password that goes with the user name")
     token: str = secret("token that clients must present")
 
-    accounts: Named[AccountOptions] = section(
-        Named[AccountOptions](), read_accounts, "settings of accounts by name: what $G may use"
+    accounts: NamedSections[AccountOptions] = section(
+        NamedSections[AccountOptions](),
+        read_accounts,
+        "settings of accounts by name: what $G may use",
     )
 
     # JetStream.

@@ -31,7 +31,7 @@ class OptionsError(ValueError):
     """Settings are invalid; the text is one line for the user."""
 
 
-class Named(Mapping[str, Section]):
+class NamedSections(Mapping[str, Section]):
     """An immutable mapping of names to sections of one kind, such as accounts."""
 
     def __init__(self, settings: Mapping[str, Section] = MappingProxyType({})) -> None:

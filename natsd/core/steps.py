@@ -1,8 +1,8 @@
 """Long work on the event loop's thread, split into steps.
 
 A generator yields after each step. A function over a hundred thousand subjects is written once:
-`at_once` runs it without a pause (tools, tests), `in_turns` lets the loop's other work run between
-steps.
+`at_once` runs it without a pause (tools, tests), `run_cooperatively` lets the loop's other work run
+between steps.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def at_once(steps: Steps[T]) -> T:
             return result
 
 
-async def in_turns(steps: Steps[T]) -> T:
+async def run_cooperatively(steps: Steps[T]) -> T:
     """Run all steps and return their result; let the loop's other work run every TURN_NS."""
     began_ns = time.monotonic_ns()
     while True:

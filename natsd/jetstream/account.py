@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 
 from natsd.accounts import Account
 from natsd.core.outlet import Outlet
-from natsd.core.steps import in_turns
+from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import stream_created, stream_deleted, stream_updated
-from natsd.jetstream.changing import Changing
 from natsd.jetstream.claims import SubjectClaims
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.keyed_lock import KeyedLock
 from natsd.jetstream.meta import (
     Change,
     CreateStream,
@@ -85,7 +85,7 @@ class JetStreamAccount:
         self.api = ApiCounters()
         self.claims = SubjectClaims()
         self._claiming = asyncio.Lock()  # held while subjects are checked and claimed
-        self.changing = Changing()
+        self.changing = KeyedLock()
         self.transfers: set[asyncio.Task[None]] = set()  # running snapshots and restores
         self._returning: set[asyncio.Task[None]] = set()  # retries of offline streams
         self.fills_streams = False  # mirrors and sources have been started
@@ -99,7 +99,7 @@ class JetStreamAccount:
         """Start all mirrors and sources: every stream is recovered and requests are answered."""
         self.fills_streams = True
         for stream in list(self.streams.values()):
-            await in_turns(stream.sourcing.begin())
+            await run_cooperatively(stream.sourcing.begin())
 
     # Queries
 
@@ -197,7 +197,7 @@ class JetStreamAccount:
         async with self.changing(config.name):
             existing = self.streams.get(config.name)
             self._check_limits(config, existing)
-            config = await in_turns(check_create(config, self, pedantic=pedantic))
+            config = await run_cooperatively(check_create(config, self, pedantic=pedantic))
             if existing is not None:
                 if existing.config == config:
                     return existing, False
@@ -213,11 +213,13 @@ class JetStreamAccount:
 
     async def check_config(self, config: StreamConfig, *, pedantic: bool = False) -> None:
         """Check the configuration; raises the ApiError of the first rule that it breaks."""
-        await in_turns(check_config(config, rules_of(self, config.num_replicas), pedantic=pedantic))
+        await run_cooperatively(
+            check_config(config, rules_of(self, config.num_replicas), pedantic=pedantic)
+        )
 
     async def check_restore(self, config: StreamConfig) -> StreamConfig:
         """Return the configuration that a restored stream would get. Raises ApiError."""
-        config = await in_turns(check_create(config, self))
+        config = await run_cooperatively(check_create(config, self))
         self._check_limits(config, None)
         if config.name in self.streams or config.name in self.offline:
             raise api_error(ErrorId.JSStreamNameExistRestoreFailedErr)
@@ -245,7 +247,7 @@ class JetStreamAccount:
         """
         async with self.changing(config.name):
             stream = self.stream(config.name)
-            config = await in_turns(check_update(stream, config, pedantic=pedantic))
+            config = await run_cooperatively(check_update(stream, config, pedantic=pedantic))
             async with self._claimed(config, stream.config):
                 change = UpdateStream(self.name, config)
                 await self._propose(change, ErrorId.JSStreamUpdateErrF)
@@ -319,13 +321,13 @@ class JetStreamAccount:
             removed = await volume.rename_removed(directory)
             del self.offline[name]
             self.offline_consumers.pop(name, None)
-            await in_turns(self.claims.claim(name, ()))
+            await run_cooperatively(self.claims.claim(name, ()))
             await volume.finish_removal(directory, removed)
             return
         removed_files = await stream.rename_removed()
         del self.streams[name]
         release(self.tiers.of(stream.config.num_replicas).usage, stream.config)
-        await in_turns(self.claims.claim(name, ()))
+        await run_cooperatively(self.claims.claim(name, ()))
         await stream.abandon()
         if removed_files is not None:
             await volume.finish_removal(directory, removed_files)
@@ -367,13 +369,13 @@ class JetStreamAccount:
             release(tier.usage, config)
             if before is not None:
                 reserve(tier.usage, before)
-            await in_turns(self.claims.claim(config.name, held))
+            await run_cooperatively(self.claims.claim(config.name, held))
             raise
-        await in_turns(self.claims.claim(config.name, config.subjects))
+        await run_cooperatively(self.claims.claim(config.name, config.subjects))
 
     async def _claim_subjects(self, config: StreamConfig, held: list[str]) -> None:
         """Claim the subjects of the configuration in addition to `held`, one claim at a time."""
         async with self._claiming:
-            if await in_turns(self.claims.collide(config.subjects, but=config.name)):
+            if await run_cooperatively(self.claims.collide(config.subjects, but=config.name)):
                 raise api_error(ErrorId.JSStreamSubjectOverlapErr)
-            await in_turns(self.claims.claim(config.name, [*held, *config.subjects]))
+            await run_cooperatively(self.claims.claim(config.name, [*held, *config.subjects]))

@@ -35,12 +35,12 @@ from natsd.jetstream.advisories import Events
 from natsd.jetstream.api.origin import client_info
 from natsd.jetstream.api.router import Router
 from natsd.jetstream.archive.transfer_memory import TransferMemory
+from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.meta import Change, Meta
 from natsd.jetstream.random_pool import RandomPool
 from natsd.jetstream.recovery import check_keys, recover_account
 from natsd.jetstream.resources import check_promised
 from natsd.jetstream.scheduler import Alarm, Scheduler
-from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.stream.batches import atomic_batches, fast_batches
 from natsd.jetstream.stream.files import AccountFiles
 from natsd.jetstream.stream.stream import Stream
@@ -186,7 +186,7 @@ class JetStream:
             await account.end_transfers()
         streams = [s for account in self.accounts.values() for s in account.streams.values()]
         try:
-            await side_by_side(Stream.close, streams, most=CLOSED_AT_ONCE)
+            await gather_limited(Stream.close, streams, most=CLOSED_AT_ONCE)
         finally:
             self.scheduler.close()
             await self.volume.close()

@@ -30,14 +30,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from natsd.core.steps import in_turns
+from natsd.core.steps import run_cooperatively
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.asset_file import ASSET_FILE, MAGIC, AssetDamaged, has_asset, read_asset
 from natsd.jetstream.consumer.files import UnsupportedConsumers
 from natsd.jetstream.errors import ApiError
+from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.names import why_unsupported
 from natsd.jetstream.resources import release, reserve
-from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.stream.files import AccountFiles, Found, StreamAsset, look_at
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.disk import is_passing
@@ -78,7 +78,7 @@ async def recover_account(account: JetStreamAccount) -> None:
     for directory in await volume.read(account.files.list_removed, volume.disk):
         await _remove_rest(account, directory)
     names = await volume.read(account.files.list_streams, volume.disk)
-    await side_by_side(partial(_recover_directory, account), names, most=AT_ONCE)
+    await gather_limited(partial(_recover_directory, account), names, most=AT_ONCE)
 
 
 async def _remove_rest(account: JetStreamAccount, directory: Path) -> None:
@@ -127,7 +127,7 @@ async def _try_to_recover(account: JetStreamAccount, name: str) -> Exception | N
     except Exception as error:
         _take_offline(account, name, f"it does not start: {error!r}", error)
     if name not in account.streams:
-        await in_turns(account.claims.claim(name, ()))
+        await run_cooperatively(account.claims.claim(name, ()))
     return None
 
 
@@ -141,7 +141,7 @@ async def _recover(account: JetStreamAccount, name: str) -> None:
     if reason:
         _take_offline(account, name, reason)
         return
-    await in_turns(account.claims.claim(name, asset.config.subjects))
+    await run_cooperatively(account.claims.claim(name, asset.config.subjects))
     await _recover_stream(account, asset)
 
 

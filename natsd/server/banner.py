@@ -20,7 +20,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _RULE = "-------------------------------------------"
 
 
-class Named(Protocol):
+class ServerIdentity(Protocol):
     """The part of a server that the first log lines show."""
 
     @property
@@ -39,7 +39,7 @@ class Named(Protocol):
         ...
 
 
-def log_starting(server: Named) -> None:
+def log_starting(server: ServerIdentity) -> None:
     """Log versions, name and id of a server that starts, and warnings about its settings."""
     options = server.options
     _logger.info("Starting natsd")

@@ -46,7 +46,7 @@ from natsd.server.identity import new_server_id
 from natsd.server.info import InfoLine
 from natsd.server.jetstream import JetStreamPart
 from natsd.server.lame_duck import move_clients
-from natsd.server.presence import Presence
+from natsd.server.server_files import ServerFiles
 from natsd.server.threaded import OwnThread
 from natsd.version import NATS_VERSION
 
@@ -91,7 +91,7 @@ class Server:
         self._stopping: asyncio.Task[None] | None = None
         self._stopped: asyncio.Event | None = None
         self._started: asyncio.Event | None = None
-        self._presence = Presence(self)
+        self._files = ServerFiles(self)
         self._jetstream = JetStreamPart(self.options, self.name, self.id)
         self._services = Services(self)
         self._begin_afresh()
@@ -144,18 +144,18 @@ class Server:
         self._build()
         self._stopped, self._started = asyncio.Event(), asyncio.Event()
         try:
-            self._presence.announce()
+            self._files.announce()
             listener = self._listen()
             try:
                 await self._jetstream.load()
-                self._presence.open()
+                self._files.open()
                 await self._jetstream.start(self.reactor, list(self.accounts.values()))
             except BaseException:
                 listener.close()
                 raise
             self._services.start()
             self._serve_clients(listener)
-            self._presence.complete()
+            self._files.complete()
         except BaseException:
             await self._undo_start()
             raise
@@ -164,7 +164,7 @@ class Server:
 
     async def _undo_start(self) -> None:
         """Undo a start that failed or was cancelled."""
-        await self._presence.close()
+        await self._files.close()
         assert self._started is not None
         assert self._stopped is not None
         self._started.set()
@@ -263,7 +263,7 @@ class Server:
         self._close_connections()
         if self._transports is not None:
             await self._transports.close()
-        await self._presence.close()
+        await self._files.close()
         log_stopped()
         self._stopping = self._lame_duck = None
         assert self._stopped is not None
@@ -318,7 +318,7 @@ class Server:
     @property
     def http_port(self) -> int:
         """Port of the monitoring endpoints; 0: they are off."""
-        return self._presence.http_port
+        return self._files.http_port
 
     @property
     def is_ready(self) -> bool:

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from natsd.core.steps import in_turns
+from natsd.core.steps import run_cooperatively
 from natsd.store.block import MsgBlock
 from natsd.store.errors import (
     ColdBlock,
@@ -362,11 +362,11 @@ class LogStore(Store):
         if isinstance(patterns, str) or len(patterns) <= KEPT_PATTERNS_MAX:
             yield self.filter_of(patterns)
             return
-        wanted = await in_turns(Filter.in_steps(patterns))
+        wanted = await run_cooperatively(Filter.in_steps(patterns))
         try:
             yield wanted
         finally:
-            await in_turns(wanted.release())
+            await run_cooperatively(wanted.release())
 
     async def run(self, operation: Operation) -> None:
         """Run the operation to its end, in slices. Raises StoreClosed and StoreError."""

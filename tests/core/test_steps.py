@@ -2,7 +2,7 @@
 
 import pytest
 
-from natsd.core.steps import Steps, at_once, in_turns
+from natsd.core.steps import Steps, at_once, run_cooperatively
 
 
 async def test_steps_end_with_their_result_or_error() -> None:
@@ -12,6 +12,6 @@ async def test_steps_end_with_their_result_or_error() -> None:
             raise ValueError
         return 7
 
-    assert at_once(work(fails=False)) == await in_turns(work(fails=False)) == 7
+    assert at_once(work(fails=False)) == await run_cooperatively(work(fails=False)) == 7
     with pytest.raises(ValueError):
-        await in_turns(work(fails=True))
+        await run_cooperatively(work(fails=True))

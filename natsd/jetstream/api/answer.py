@@ -8,7 +8,7 @@ contain none.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from natsd.core.steps import Steps, in_turns
+from natsd.core.steps import Steps, run_cooperatively
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import encode, encode_value
 from natsd.jetstream.models.response import Response
@@ -32,13 +32,13 @@ async def encode_answer(response: Response) -> bytes:
     """Return the answer as JSON, encoded in steps if it is long."""
     match response:
         case StreamListResponse():
-            return await in_turns(_encode_list(response, "streams", response.streams))
+            return await run_cooperatively(_encode_list(response, "streams", response.streams))
         case ConsumerListResponse():
-            return await in_turns(_encode_list(response, "consumers", response.consumers))
+            return await run_cooperatively(_encode_list(response, "consumers", response.consumers))
         case StreamInfoResponse() | StreamCreateResponse() | StreamUpdateResponse() if (
             response.info is not None
         ):
-            return await in_turns(_encode_info(response, response.info))
+            return await run_cooperatively(_encode_info(response, response.info))
         case _:
             return encode(response)
 

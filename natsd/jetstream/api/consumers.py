@@ -12,7 +12,7 @@ jetstream_api.go; errors were compared with a running nats-server 2.14.
 
 from collections.abc import Sequence
 
-from natsd.core.steps import Steps, in_turns
+from natsd.core.steps import Steps, run_cooperatively
 from natsd.jetstream.api.paging import page_of
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.consumer.config import is_group_name
@@ -110,7 +110,7 @@ async def infos(request: Request[ConsumersRequest]) -> ConsumerListResponse:
                 gathered.append(consumer.info())
             yield
 
-    await in_turns(gather())
+    await run_cooperatively(gather())
     return ConsumerListResponse(
         page=page, consumers=gathered, missing=list(offline), offline=offline
     )

@@ -8,7 +8,7 @@ answers were compared with a running nats-server 2.14.
 
 from collections.abc import Sequence
 
-from natsd.core.steps import Steps, in_turns
+from natsd.core.steps import Steps, run_cooperatively
 from natsd.jetstream.api.paging import page_of
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.errors import ErrorId, api_error
@@ -107,7 +107,7 @@ async def infos(request: Request[StreamListRequest]) -> StreamListResponse:
                 break
             yield
 
-    await in_turns(gather())
+    await run_cooperatively(gather())
     return StreamListResponse(
         page=page.model_copy(update={"limit": LIST_LIMIT}),
         streams=gathered,

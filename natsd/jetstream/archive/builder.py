@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import msgspec
 
-from natsd.core.steps import Steps, in_turns
+from natsd.core.steps import Steps, run_cooperatively
 from natsd.jetstream.archive.contents import (
     CONSUMER_META,
     CONSUMER_STATE,
@@ -230,7 +230,7 @@ class StreamBuilder:
             raise DamagedEncoding(f"{name!r} is no name of a consumer")
         if name != (consumer.config.durable_name or consumer.config.name or name):
             raise DamagedEncoding(f"consumer {name!r} is configured with another name")
-        await in_turns(self._check_consumer(consumer, self.asset.config, self._consumers))
+        await run_cooperatively(self._check_consumer(consumer, self.asset.config, self._consumers))
         self._consumer = consumer
 
     async def _take_consumer_state(self, body: bytes) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts.internal_client import INBOX_PREFIX
-from natsd.core.steps import in_turns
+from natsd.core.steps import run_cooperatively
 from natsd.core.subscription import Sink, Subscription
 from natsd.jetstream.advisories import consumer_deleted, consumer_paused
 from natsd.jetstream.asset_file import write_asset
@@ -332,7 +332,7 @@ class Consumer:
         """List new filters with the stream's core; None: they are the same as before."""
         if filters == self.engine.settings.filters:
             return None
-        return await in_turns(self.stream.core.list_filters(filters))
+        return await run_cooperatively(self.stream.core.list_filters(filters))
 
     async def _write(self, config: ConsumerConfig) -> None:
         if self.directory is None:

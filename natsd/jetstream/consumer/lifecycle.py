@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from natsd.core.steps import in_turns
+from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import consumer_created, consumer_deleted
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer import files
@@ -46,6 +46,7 @@ from natsd.jetstream.consumer.start_position import (
     find_start,
 )
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
+from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import (
     AckPolicy,
@@ -55,7 +56,6 @@ from natsd.jetstream.models.consumer import (
 )
 from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
-from natsd.jetstream.side_by_side import side_by_side
 from natsd.jetstream.stream.slot_readers import ReaderFilters
 from natsd.store.consumer_store import ConsumerStore
 from natsd.store.disk import is_out_of_space, is_passing
@@ -98,8 +98,8 @@ async def create(
         config = _with_kept_fields(config, existing.config)
     ceilings = _ceilings(stream)
     config = with_defaults(with_required_level(config), stream.config, ceilings, pedantic=pedantic)
-    await in_turns(check_config(config, stream.config, ceilings))
-    await in_turns(check_target(config, stream))
+    await run_cooperatively(check_config(config, stream.config, ceilings))
+    await run_cooperatively(check_target(config, stream))
     if existing is not None:
         await update(existing, config, action)
         return existing
@@ -116,7 +116,7 @@ async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -
             raise api_error(ErrorId.JSConsumerAlreadyExists)
         config = consumer.config
     others = _configs(stream)
-    await in_turns(check_work_queue_update(consumer.name, config, stream.config, others))
+    await run_cooperatively(check_work_queue_update(consumer.name, config, stream.config, others))
     await consumer.update(config)
     if config.sourcing:  # deliveries on their way are requested again
         await consumer.reset(0)
@@ -126,7 +126,7 @@ async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
     """Decide whether a consumer may be created, its name and its start. Raises ApiError."""
     others = _configs(stream)
     check_room(stream.config, _limits(stream).max_consumers, others)
-    await in_turns(check_work_queue(config, stream.config, others))
+    await run_cooperatively(check_work_queue(config, stream.config, others))
     name = config.durable_name or config.name or _new_name(stream)
     if config.durable_name and byte_length(name) > NAME_BYTES_MAX:
         raise api_error(ErrorId.JSConsumerNameTooLongErrF, max=NAME_BYTES_MAX)
@@ -147,7 +147,7 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
     """Create the decided consumer; it is on disk on return. Raises ApiError if the disk is full."""
     # raises before anything is made if they cannot be built
     engine_settings(new.config, stream.config)
-    wanted = await in_turns(stream.core.list_filters(filters_of(new.config)))
+    wanted = await run_cooperatively(stream.core.list_filters(filters_of(new.config)))
     try:
         consumer = await _make(stream, new, wanted)
     except BaseException:
@@ -219,7 +219,7 @@ async def recover_all(stream: "Stream") -> None:
     volume = stream.jetstream.volume
     found = await volume.read(files.find_consumers, stream.jetstream.vault, stream.directory)
     try:
-        await side_by_side(partial(recover, stream), found, most=RECOVERED_AT_ONCE)
+        await gather_limited(partial(recover, stream), found, most=RECOVERED_AT_ONCE)
     except BaseException:
         for consumer in list(stream.consumers.values()):
             await consumer.close()
@@ -257,7 +257,7 @@ async def _bring_back(stream: "Stream", found: FoundConsumer, asset: ConsumerAss
     store, start = await _open_files(stream, found, asset)
     wanted: ReaderFilters | None = None
     try:
-        wanted = await in_turns(stream.core.list_filters(filters_of(asset.config)))
+        wanted = await run_cooperatively(stream.core.list_filters(filters_of(asset.config)))
         consumer = Consumer(stream, found.name, asset, store, found.directory, wanted)
     except BaseException:
         if wanted is not None:

@@ -16,7 +16,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Self
 
-from natsd.core.steps import in_turns
+from natsd.core.steps import run_cooperatively
 from natsd.core.subject import InvalidSubject
 from natsd.jetstream.schedules.delays import Delays
 from natsd.jetstream.schedules.purge_file import (
@@ -87,7 +87,7 @@ class ScheduledMessages:
         """Stop, and write the schedules to disk. Raises StoreError, OSError."""
         await self.delays.close()
         if self.schedules.close() and self._stream.is_filed:
-            body = await in_turns(self.schedules.encode())
+            body = await run_cooperatively(self.schedules.encode())
             jetstream, directory = self._jetstream, self._stream.directory
             await jetstream.volume.read(leave_schedules, jetstream.vault, directory, body)
 

@@ -19,16 +19,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from natsd.core.steps import Breaks, Steps, in_turns, is_each
+from natsd.core.steps import Breaks, Steps, is_each, run_cooperatively
 from natsd.core.subject import InvalidSubject, collide, is_subset
 from natsd.jetstream.advisories import server_out_of_storage
 from natsd.jetstream.asset_file import write_asset
-from natsd.jetstream.changing import Changing
 from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.consumer.offline import OfflineConsumers
 from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.keyed_lock import KeyedLock
 from natsd.jetstream.listening import Listening
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.requests import StreamMsgGetRequest
@@ -111,7 +111,7 @@ class Stream:
         self.sourcing = Sourcing(self)
         self.scheduled: ScheduledMessages | None = None
         self._listening = Listening(account.account.sublist, _SID, self.ingest)
-        self._changing = Changing()
+        self._changing = KeyedLock()
         self.transfers: set[asyncio.Task[None]] = set()  # snapshots under way
 
     @property
@@ -247,15 +247,15 @@ class Stream:
         if self.scheduled is not None:
             self.scheduled.begin()
         if self.account.fills_streams:
-            await in_turns(self.sourcing.begin())
-        await in_turns(self._listening.change(self.config.subjects))
+            await run_cooperatively(self.sourcing.begin())
+        await run_cooperatively(self._listening.change(self.config.subjects))
 
     async def _end(self, *, is_gone: bool = False) -> None:
-        await in_turns(self.sourcing.end(is_gone=is_gone))
+        await run_cooperatively(self.sourcing.end(is_gone=is_gone))
         self.ingest.pause()
         self._direct.close()
         self._expiry.close()
-        await in_turns(self._listening.change(()))
+        await run_cooperatively(self._listening.change(()))
 
     async def close(self) -> None:
         """Close the stream: every acknowledged message and all other state is on disk on return."""
@@ -384,8 +384,8 @@ class Stream:
         else:
             self._direct.close()
         self._begin_expiry()
-        await in_turns(self.sourcing.configure(config))
-        await in_turns(self._listening.change(config.subjects))
+        await run_cooperatively(self.sourcing.configure(config))
+        await run_cooperatively(self._listening.change(config.subjects))
 
     # Messages
 
@@ -414,7 +414,9 @@ class Stream:
         except (StoreError, OSError) as error:
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
         purged = EVERYTHING if is_whole else filter_subject
-        await in_turns(self._pass_over(purged, 0 if is_whole or sequence or keep else last))
+        await run_cooperatively(
+            self._pass_over(purged, 0 if is_whole or sequence or keep else last)
+        )
         return removed
 
     async def _purge_store(self, filter_subject: str, sequence: int, keep: int) -> int:

@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def side_by_side(
+async def gather_limited(
     work: Callable[[T], Awaitable[object]], items: Iterable[T], *, most: int
 ) -> None:
     """Do the work for each item, for at most `most` of them at once.

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from natsd.jetstream.changing import Changing
+from natsd.jetstream.keyed_lock import KeyedLock
 
 
 async def test_changes_of_one_name_take_turns_and_others_do_not() -> None:
-    changing, steps = Changing(), list[str]()
+    changing, steps = KeyedLock(), list[str]()
 
     async def change(name: str, step: str) -> None:
         async with changing(name):
@@ -25,7 +25,7 @@ async def test_changes_of_one_name_take_turns_and_others_do_not() -> None:
 
 
 async def test_a_change_that_fails_lets_the_next_one_in() -> None:
-    changing = Changing()
+    changing = KeyedLock()
 
     async def fail() -> None:
         async with changing("A"):

@@ -18,7 +18,7 @@ from natsd.server.files import (
 )
 
 
-class Presence:
+class ServerFiles:
     """The log lines, files and monitoring of one server, from its start to its stop."""
 
     def __init__(self, server: ObservedServer) -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from natsd.jetstream.side_by_side import side_by_side
+from natsd.jetstream.gather_limited import gather_limited
 
 
 async def test_all_of_it_is_done_a_few_at_a_time() -> None:
@@ -20,7 +20,7 @@ async def test_all_of_it_is_done_a_few_at_a_time() -> None:
         under_way.remove(item)
         done.append(item)
 
-    await side_by_side(work, range(20), most=3)
+    await gather_limited(work, range(20), most=3)
     assert sorted(done) == list(range(20))
     assert most_seen == 3
 
@@ -37,5 +37,5 @@ async def test_a_failure_ends_the_others_and_is_raised_as_it_is() -> None:
             ended.append(item)
 
     with pytest.raises(OSError, match="no disk"):
-        await side_by_side(work, range(3), most=3)
+        await gather_limited(work, range(3), most=3)
     assert sorted(ended) == [0, 2]

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Changing:
+class KeyedLock:
     """A lock for each name in use: `async with changing("ORDERS"): …`.
 
     A name without users takes no memory.
