@@ -38,7 +38,7 @@ class ArmError(Exception):
 
 
 @dataclass
-class Server:
+class BenchServer:
     """A running server."""
 
     host: str
@@ -69,7 +69,7 @@ class AnyArm(Protocol):
     def note(self) -> str:
         """Text that the table shows after the version, such as the number of cores."""
 
-    def running(self) -> AbstractContextManager[Server]:
+    def running(self) -> AbstractContextManager[BenchServer]:
         """Return a context manager in which the server runs and accepts connections."""
 
 
@@ -92,7 +92,7 @@ class Arm:
     note: str = ""
 
     @contextmanager
-    def running(self) -> Iterator[Server]:
+    def running(self) -> Iterator[BenchServer]:
         """Start the server, wait for its INFO, and stop the server at the end of the `with`.
 
         Raises ArmError if the server does not start or does not accept connections.
@@ -104,7 +104,7 @@ class Arm:
             process = self._start(command, log.fileno())
             try:
                 info = _await_info(process, port, log.fileno())
-                yield Server(HOST, port, info, process.pid, time.monotonic() - started)
+                yield BenchServer(HOST, port, info, process.pid, time.monotonic() - started)
             finally:
                 _end(process)
 
@@ -136,7 +136,7 @@ class RemoteArm:
     note: ClassVar[str] = ""
 
     @contextmanager
-    def running(self) -> Iterator[Server]:
+    def running(self) -> Iterator[BenchServer]:
         """Read the server's INFO; the server is neither started nor stopped.
 
         Raises ArmError if the server cannot be reached.
@@ -146,7 +146,7 @@ class RemoteArm:
                 info = wire.read_info(sock)
         except (OSError, wire.LoadError) as error:
             raise ArmError(f"cannot reach {self.host}:{self.port}: {error}") from error
-        yield Server(self.host, self.port, info)
+        yield BenchServer(self.host, self.port, info)
 
 
 def natsd_arm() -> Arm:

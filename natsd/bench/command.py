@@ -306,7 +306,7 @@ def jetstream_rows(options: argparse.Namespace) -> list[Row]:
     """Return the rows of streams and consumers."""
     from natsd.bench.jetstream import rows
 
-    return rows.all_rows(rows.QUICK if options.quick else rows.Scale())
+    return rows.all_rows(rows.QUICK if options.quick else rows.JetStreamScale())
 
 
 def list_rows(rows: list[Row]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from natsd.bench.arms import AnyArm, Server
+from natsd.bench.arms import AnyArm, BenchServer
 from natsd.bench.rows import Row
 from natsd.bench.scenarios import Measurement, Scenario, run_once
 from natsd.bench.statistics import median
@@ -152,7 +152,7 @@ class Comparison:
                 with arm.running() as server:
                     yield index, run_once(scenario, server, 0)
 
-    def _calibrate(self, scenario: Scenario, server: Server, title: str) -> int:
+    def _calibrate(self, scenario: Scenario, server: BenchServer, title: str) -> int:
         size = scenario.first_size
         if size is None:
             return 0

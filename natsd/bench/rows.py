@@ -8,7 +8,14 @@ import fnmatch
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from natsd.bench.scenarios import Connections, RequestReply, Scenario, Sharing, Start, Streams
+from natsd.bench.scenarios import (
+    ConnectedClients,
+    PubSub,
+    RequestReply,
+    Scenario,
+    ServerStart,
+    Sharing,
+)
 
 
 @dataclass(frozen=True)
@@ -89,28 +96,28 @@ GOALS = {
 def all_rows(scale: Scale) -> list[Row]:
     """Return every row, in the order of the table."""
     requests = RequestReply(scale.requests)
-    connections = Connections(scale.clients)
-    fleet = Streams(1, 4, 128, Sharing.FLEET, scale.subscriptions, scale.subjects)
-    group = Streams(1, 4, 128, Sharing.GROUP)
-    pairs = Streams(4, 4, 128, Sharing.PAIRS)
+    connections = ConnectedClients(scale.clients)
+    fleet = PubSub(1, 4, 128, Sharing.FLEET, scale.subscriptions, scale.subjects)
+    group = PubSub(1, 4, 128, Sharing.GROUP)
+    pairs = PubSub(4, 4, 128, Sharing.PAIRS)
     table: list[tuple[str, str, Scenario, str, str]] = [
-        ("pub-16", "publish only, 16 B", Streams(1, 0, 16), "rate", "messages"),
-        ("pub-128", "publish only, 128 B", Streams(1, 0, 128), "rate", "messages"),
-        ("1-1-16", "1 → 1, 16 B", Streams(1, 1, 16), "rate", "messages"),
-        ("1-1-128", "1 → 1, 128 B", Streams(1, 1, 128), "rate", "messages"),
-        ("1-1-1k", "1 → 1, 1 KiB", Streams(1, 1, 1 << 10), "rate", "messages"),
-        ("1-1-16k", "1 → 1, 16 KiB", Streams(1, 1, 1 << 14), "rate", "messages"),
+        ("pub-16", "publish only, 16 B", PubSub(1, 0, 16), "rate", "messages"),
+        ("pub-128", "publish only, 128 B", PubSub(1, 0, 128), "rate", "messages"),
+        ("1-1-16", "1 → 1, 16 B", PubSub(1, 1, 16), "rate", "messages"),
+        ("1-1-128", "1 → 1, 128 B", PubSub(1, 1, 128), "rate", "messages"),
+        ("1-1-1k", "1 → 1, 1 KiB", PubSub(1, 1, 1 << 10), "rate", "messages"),
+        ("1-1-16k", "1 → 1, 16 KiB", PubSub(1, 1, 1 << 14), "rate", "messages"),
         (
             "1-8-128",
             "1 → 8, 128 B (deliveries)",
-            Streams(1, 8, 128),
+            PubSub(1, 8, 128),
             "rate",
             "messages",
         ),
         (
             "4-4-128",
             "4 → 4, 128 B (deliveries)",
-            Streams(4, 4, 128),
+            PubSub(4, 4, 128),
             "rate",
             "messages",
         ),
@@ -138,7 +145,7 @@ def all_rows(scale: Scale) -> list[Row]:
             "idle_bytes",
             "memory",
         ),
-        ("start", "start to first connection", Start(), "start_ms", "time"),
+        ("start", "start to first connection", ServerStart(), "start_ms", "time"),
         ("pairs-4-128", "4 separate pairs, 128 B", pairs, "rate", "messages"),
     ]
     return [

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from natsd.bench import frames
-from natsd.bench.arms import Server
+from natsd.bench.arms import BenchServer
 from natsd.bench.frames import FrameShape
 from natsd.bench.progress import Progress, Window
 from natsd.bench.publisher import Publisher
@@ -73,7 +73,7 @@ class Scenario(Protocol):
     def fresh(self) -> bool:
         """Whether every run needs a newly started server."""
 
-    def run(self, server: Server, size: int) -> Measurement:
+    def run(self, server: BenchServer, size: int) -> Measurement:
         """Run once and return the measurement."""
 
 
@@ -87,7 +87,7 @@ class Sharing(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Streams:
+class PubSub:
     """Publishers and subscribers of one payload size."""
 
     fresh: ClassVar[bool] = False
@@ -104,7 +104,7 @@ class Streams:
         """The number of messages in FIRST_RUN_BYTES (8 MiB)."""
         return max(self.publishers * 10, FIRST_RUN_BYTES // (self.payload_bytes + 30))
 
-    def run(self, server: Server, size: int) -> Measurement:
+    def run(self, server: BenchServer, size: int) -> Measurement:
         """Publish `size` messages, rounded up to a multiple of the number of publishers."""
         each = -(-size // self.publishers)
         with Progress.create(self.publishers + self.subscribers) as progress:
@@ -113,7 +113,7 @@ class Streams:
                 results = crew.run()
         return self._measurement(results, self.publishers * each)
 
-    def _roles(self, server: Server, path: Path, each: int) -> list[Role]:
+    def _roles(self, server: BenchServer, path: Path, each: int) -> list[Role]:
         subscribers: list[Role] = [
             Subscriber(
                 host=server.host,
@@ -205,7 +205,7 @@ class RequestReply:
     requests: int
     payload_bytes: int = 16
 
-    def run(self, server: Server, size: int) -> Measurement:
+    def run(self, server: BenchServer, size: int) -> Measurement:
         """Measure the percentiles of the round trip."""
         body = frames.payload(self.payload_bytes)
         roles: list[Role] = [
@@ -221,13 +221,13 @@ class RequestReply:
 
 
 @dataclass(frozen=True)
-class Start:
+class ServerStart:
     """The start of a server process, until it accepts a connection."""
 
     first_size: ClassVar[int | None] = None
     fresh: ClassVar[bool] = True
 
-    def run(self, server: Server, size: int) -> Measurement:
+    def run(self, server: BenchServer, size: int) -> Measurement:
         """Return the time from the start of the process to its first INFO."""
         if server.start_seconds is None:
             return Measurement(problem="the server ran before")
@@ -235,7 +235,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Connections:
+class ConnectedClients:
     """Many clients that connect, subscribe and stay connected."""
 
     first_size: ClassVar[int | None] = None
@@ -243,7 +243,7 @@ class Connections:
 
     clients: int
 
-    def run(self, server: Server, size: int) -> Measurement:
+    def run(self, server: BenchServer, size: int) -> Measurement:
         """Measure the rate of connecting, and the resident memory per idle connection."""
         with Crew([Storm(server.host, server.port, self.clients)]) as crew:
             before_bytes = settled_bytes(server)
@@ -263,7 +263,7 @@ class Connections:
         )
 
 
-def spread_numbers(streams: Streams) -> list[int]:
+def spread_numbers(streams: PubSub) -> list[int]:
     """Return the numbers of the devices that publish.
 
     They are spread evenly over all devices, in an order without locality.
@@ -291,7 +291,7 @@ def load_share(results: list[RoleResult], seconds: float) -> float:
     return max(result.cpu_seconds for result in results) / seconds
 
 
-def settled_bytes(server: Server) -> int | None:
+def settled_bytes(server: BenchServer) -> int | None:
     """Return the server's resident memory in bytes once it has stopped changing.
 
     Blocks for up to SETTLE_POLLS_MAX polls, then returns the last value. None: the memory of the
@@ -308,7 +308,7 @@ def settled_bytes(server: Server) -> int | None:
     return current
 
 
-def run_once(scenario: Scenario, server: Server, size: int) -> Measurement:
+def run_once(scenario: Scenario, server: BenchServer, size: int) -> Measurement:
     """Run the scenario; if a load process fails, return a measurement with a problem."""
     try:
         return scenario.run(server, size)

@@ -22,7 +22,7 @@ from natsd.store.disk import is_passing
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner
 
-    from natsd.monitor.connections import Connections
+    from natsd.monitor.connections import HttpConnections
 
 _logger = logging.getLogger("natsd.monitor")
 
@@ -38,7 +38,7 @@ class Monitor:
         self._server = server
         self._listener = listener
         self._runner: AppRunner | None = None
-        self._connections: Connections | None = None
+        self._connections: HttpConnections | None = None
         self._accepting: asyncio.Server | None = None
         self.host = server.options.http_address
         self.port = bound_port(listener)
@@ -75,7 +75,7 @@ class Monitor:
         await asyncio.to_thread(importlib.import_module, "natsd.monitor.endpoints")
         from aiohttp import web
 
-        from natsd.monitor.connections import Connections
+        from natsd.monitor.connections import HttpConnections
         from natsd.monitor.endpoints import Endpoints
 
         endpoints = Endpoints(self._server, self.port, Clock())
@@ -89,7 +89,7 @@ class Monitor:
         await self._runner.setup()
         assert self._runner.server is not None
         loop = asyncio.get_running_loop()
-        self._connections = endpoints.connections = Connections(loop, self._runner.server)
+        self._connections = endpoints.connections = HttpConnections(loop, self._runner.server)
         self._accepting = await loop.create_server(self._connections.protocol, sock=self._listener)
 
     async def _end(self) -> None:

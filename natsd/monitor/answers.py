@@ -10,7 +10,7 @@ from typing import Any
 
 from natsd.monitor.accounts import accountz, accstatz
 from natsd.monitor.clock import Clock
-from natsd.monitor.connz import ConnzOptions, connz
+from natsd.monitor.connz import ConnzParameters, connz
 from natsd.monitor.healthz import HealthzOptions, healthz
 from natsd.monitor.internals import expvarz, ipqueuesz
 from natsd.monitor.jsz import JszOptions, account_detail, jsz
@@ -19,7 +19,7 @@ from natsd.monitor.peers import gatewayz, leafz, routez
 from natsd.monitor.process_usage import ProcessorUse, processor_time_ns
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.statsz import statsz
-from natsd.monitor.subsz import SubszOptions, subsz
+from natsd.monitor.subsz import SubszParameters, subsz
 from natsd.monitor.turns import Turns
 from natsd.monitor.varz import varz
 
@@ -57,7 +57,7 @@ class Answers:
 
     async def connz(self, query: Query) -> Fields:
         """Return the open or closed connections."""
-        return await connz(self.server, ConnzOptions.of(query), self.clock, self.turns)
+        return await connz(self.server, ConnzParameters.of(query), self.clock, self.turns)
 
     async def routez(self, query: Query) -> Fields:
         """Return the routes to the servers of the cluster."""
@@ -77,7 +77,7 @@ class Answers:
 
     async def subsz(self, query: Query) -> Fields:
         """Return the subscriptions; only one such answer is made at a time."""
-        options = SubszOptions.of(query)
+        options = SubszParameters.of(query)
         async with self._looking:
             return await subsz(self.server, options, self.clock, self.turns)
 

@@ -1,6 +1,6 @@
 """The connections of the monitoring port, bounded in number, time and size: anybody may open them.
 
-    loop ──bytes──> Connection ──bytes──> aiohttp's protocol ──> Endpoints
+    loop ──bytes──> HttpConnection ──bytes──> aiohttp's protocol ──> Endpoints
                         └ how long it waits for its peer, and the bytes since the last request
 
 - At most `CONNECTIONS_MAX` are open. One more replaces the connection that has waited longest for
@@ -23,10 +23,10 @@ REQUEST_BYTES_MAX: Final = 64 * 1024
 SWEEP_S: Final = 1.0
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection: passes data on to aiohttp's protocol, and is closed when it is overdue."""
 
-    def __init__(self, connections: "Connections", protocol: asyncio.Protocol) -> None:
+    def __init__(self, connections: "HttpConnections", protocol: asyncio.Protocol) -> None:
         self._connections = connections
         self._loop = connections.loop
         self.protocol = protocol
@@ -118,22 +118,22 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
 
-class Connections:
+class HttpConnections:
     """All connections of one monitoring port; `make` creates aiohttp's protocol for each."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, make: Callable[[], asyncio.Protocol]
     ) -> None:
         self.loop = loop
-        self.open: dict[asyncio.BaseProtocol, Connection] = {}
+        self.open: dict[asyncio.BaseProtocol, HttpConnection] = {}
         self._make = make
         self._timer = loop.call_later(SWEEP_S, self._sweep)
 
-    def protocol(self) -> Connection:
+    def protocol(self) -> HttpConnection:
         """Return the protocol of an accepted connection."""
-        return Connection(self, self._make())
+        return HttpConnection(self, self._make())
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: HttpConnection) -> bool:
         """Add the connection and return True; False: there is no room.
 
         If all places are taken, the connection that has waited longest for its peer is closed.
@@ -142,7 +142,7 @@ class Connections:
             waiting = [each for each in self.open.values() if each.waits]
             if not waiting:
                 return False
-            longest = max(waiting, key=Connection.waited_s)
+            longest = max(waiting, key=HttpConnection.waited_s)
             del self.open[longest.protocol]
             longest.abort()
         self.open[connection.protocol] = connection

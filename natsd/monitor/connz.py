@@ -58,7 +58,7 @@ CLOSED_ONLY_SORTS: Final = ("stop", "reason")
 
 
 @dataclass(frozen=True, slots=True)
-class ConnzOptions:
+class ConnzParameters:
     """The parameters of a `/connz` request."""
 
     sort: str
@@ -74,7 +74,7 @@ class ConnzOptions:
     mqtt_client: str
 
     @classmethod
-    def of(cls, query: Query) -> "ConnzOptions":
+    def of(cls, query: Query) -> "ConnzParameters":
         """Read the parameters; raises BadParameter."""
         auth = query.flag("auth")
         subs_detail = query.text("subs").lower() == "detail"
@@ -112,7 +112,7 @@ def _sort(text: str, state: State) -> str:
 
 
 async def connz(
-    server: ObservedServer, options: ConnzOptions, clock: Clock, turns: Turns
+    server: ObservedServer, options: ConnzParameters, clock: Clock, turns: Turns
 ) -> dict[str, Any]:
     """Return the answer to `/connz`; its rows are an iterator, which makes each one on demand."""
     now_ns, now_wall_ns = clock.monotonic_ns(), clock.wall_ns()
@@ -132,7 +132,7 @@ def _answer(
     now_wall_ns: int,
     count: int,
     total: int,
-    options: ConnzOptions,
+    options: ConnzParameters,
     rows: Iterator[dict[str, Any]] | None,
 ) -> dict[str, Any]:
     return {
@@ -147,7 +147,7 @@ def _answer(
 
 
 def _choose(
-    server: ObservedServer, options: ConnzOptions
+    server: ObservedServer, options: ConnzParameters
 ) -> Steps[tuple[list[Client | ClosedClient], int]]:
     """Return the connections that the request asks for, and the number of those in its account."""
     open_clients = [] if options.state == "closed" else list(server.clients.values())
@@ -166,7 +166,7 @@ def _choose(
     return chosen, total
 
 
-def _is_wanted(connection: Client | ClosedClient, options: ConnzOptions) -> bool:
+def _is_wanted(connection: Client | ClosedClient, options: ConnzParameters) -> bool:
     if options.mqtt_client:
         return False  # natsd has no MQTT clients
     if options.cid:
@@ -175,7 +175,7 @@ def _is_wanted(connection: Client | ClosedClient, options: ConnzOptions) -> bool
 
 
 def _ordered(
-    chosen: list[Client | ClosedClient], options: ConnzOptions, now_ns: int
+    chosen: list[Client | ClosedClient], options: ConnzParameters, now_ns: int
 ) -> Steps[Iterator[Client | ClosedClient]]:
     """Return the connections in the order that the request asks for.
 
@@ -206,7 +206,7 @@ def _behind(
 
 
 def _row(
-    connection: Client | ClosedClient, options: ConnzOptions, clock: Clock, now_ns: int
+    connection: Client | ClosedClient, options: ConnzParameters, clock: Clock, now_ns: int
 ) -> dict[str, Any]:
     """Return one connection, its fields in the order of nats-server's `ConnInfo`."""
     closed = connection if isinstance(connection, ClosedClient) else None
@@ -249,7 +249,7 @@ def _lived_ns(connection: Client | ClosedClient, now_ns: int) -> int:
     return _until_ns(connection, now_ns) - connection.start_ns
 
 
-def _login(connection: Client | ClosedClient, options: ConnzOptions) -> dict[str, Any]:
+def _login(connection: Client | ClosedClient, options: ConnzParameters) -> dict[str, Any]:
     """Return user and account, which only `auth` shows; the global account is not named."""
     if not options.auth:
         return {}
@@ -268,7 +268,7 @@ def _account_name(connection: Client | ClosedClient) -> str:
     return connection.account.name if connection.account else GLOBAL_ACCOUNT
 
 
-def _interest(connection: Client | ClosedClient, options: ConnzOptions) -> dict[str, Any]:
+def _interest(connection: Client | ClosedClient, options: ConnzParameters) -> dict[str, Any]:
     """Return the subscriptions if `subs` asks for them; an empty mapping if there are none."""
     if not (options.subs or options.subs_detail):
         return {}

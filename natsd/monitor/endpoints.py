@@ -22,7 +22,7 @@ from aiohttp import web
 
 from natsd.monitor.answers import Answers
 from natsd.monitor.clock import Clock
-from natsd.monitor.connections import Connections
+from natsd.monitor.connections import HttpConnections
 from natsd.monitor.index import index_page
 from natsd.monitor.internals import NO_RAFT, stacksz
 from natsd.monitor.json_text import html_safe, pieces
@@ -50,7 +50,7 @@ class Endpoints:
         self._base_path = server.options.http_base_path
         self._answers = Answers(server, clock, http_port)
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
-        self.connections: Connections | None = None
+        self.connections: HttpConnections | None = None
 
     def application(self) -> web.Application:
         """Return the application with its routes, under the base path."""

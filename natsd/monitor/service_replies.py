@@ -34,7 +34,7 @@ from natsd.monitor.json_text import pieces
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.service_requests import EVENT_OPTIONS, ClientID, query_of
-from natsd.monitor.services import Request
+from natsd.monitor.services import ServiceRequest
 from natsd.monitor.values import timestamp
 from natsd.version import FEATURE_FLAGS, NATS_VERSION
 
@@ -89,14 +89,14 @@ class Replies:
             "JSZ": answers.account_jsz,
         }
 
-    async def reply(self, request: Request) -> None:
+    async def reply(self, request: ServiceRequest) -> None:
         """Carry the request out, and send the reply if there is one and the request asks for it."""
         with contextlib.suppress(NotAsked):
             answer = await self._answer(request)
             if request.reply:
                 await self._send(request, answer)
 
-    async def _answer(self, request: Request) -> Fields:
+    async def _answer(self, request: ServiceRequest) -> Fields:
         """Return the whole reply, which may be an error."""
         try:
             return await self._answer_well(request)
@@ -108,7 +108,7 @@ class Replies:
     def _refusal(self, code: int, text: str) -> Fields:
         return {"server": self.server_info(), "error": {"code": code, "description": text}}
 
-    async def _answer_well(self, request: Request) -> Fields:
+    async def _answer_well(self, request: ServiceRequest) -> Fields:
         kind = request.kind
         if kind == "SUBSCRIBERS":
             return {"": self._count_subscribers(request)}
@@ -134,7 +134,7 @@ class Replies:
             return self._with_data(_profile(query.text("name")))
         return self._with_data(await self._of_server[kind](query))
 
-    async def _of_one_account(self, request: Request, kind: str) -> Fields:
+    async def _of_one_account(self, request: ServiceRequest, kind: str) -> Fields:
         """Return the reply about one account."""
         server, name = self._server, request.about
         if kind == "INFO":
@@ -147,7 +147,7 @@ class Replies:
         fixed = {"acc": name} | ({"subs": "true"} if kind == "SUBSZ" else {})
         return self._with_data(await self._of_account[kind](Query({**given.parameters, **fixed})))
 
-    def _account_statz(self, request: Request) -> Fields:
+    def _account_statz(self, request: ServiceRequest) -> Fields:
         options = self._options(request, "STATZ")
         is_everybody = request.about == "PING" and request.account.name == SYSTEM_ACCOUNT
         names = getattr(options, "accounts") if is_everybody else [request.about]  # noqa: B009  a computed model
@@ -169,7 +169,7 @@ class Replies:
         }
         return event | account_stats(account)
 
-    def _user_info(self, request: Request) -> Fields:
+    def _user_info(self, request: ServiceRequest) -> Fields:
         """Return the user that sent the request.
 
         natsd restricts no user's permissions, and no login expires, so the reply does not name
@@ -179,7 +179,7 @@ class Replies:
         user = request.origin.authorized_user if isinstance(request.origin, Client) else ""
         return {"user": user, "account": name, "account_name": name}
 
-    def _count_subscribers(self, request: Request) -> int:
+    def _count_subscribers(self, request: ServiceRequest) -> int:
         """Return how many subscriptions a message on the subject matches.
 
         With a queue name in the request, only members of that queue group are counted.
@@ -191,7 +191,7 @@ class Replies:
             return sum(request.account.sublist.num_interest(subject))
         return len(request.account.sublist.match(subject).queues.get(queue, ()))
 
-    def _act(self, request: Request) -> None:
+    def _act(self, request: ServiceRequest) -> None:
         if request.kind == "RELOAD":
             raise ReplyError(FAILED, NO_RELOAD)
         if not request.data.strip():
@@ -207,14 +207,14 @@ class Replies:
                 raise ReplyError(FAILED, "no such client id")
             client.announce_lame_duck()
 
-    def _options(self, request: Request, kind: str) -> Model:
+    def _options(self, request: ServiceRequest, kind: str) -> Model:
         """Return the parsed body; raises NotAsked if it selects other servers."""
         options = self._read(EVENT_OPTIONS[kind], request)
         if request.account.name == SYSTEM_ACCOUNT and not self._is_meant(options):
             raise NotAsked
         return options
 
-    def _read(self, model: type[Model], request: Request) -> Model:
+    def _read(self, model: type[Model], request: ServiceRequest) -> Model:
         try:
             return decode(model, request.data, strict=False)
         except InvalidJson as error:
@@ -255,7 +255,7 @@ class Replies:
     def _with_data(self, data: Fields) -> Fields:
         return {"server": self.server_info(), "data": data}
 
-    async def _send(self, request: Request, answer: Fields) -> None:
+    async def _send(self, request: ServiceRequest, answer: Fields) -> None:
         text = await self._text(answer)
         headers = b""
         accepted = (header_value(request.headers, ACCEPT_ENCODING) or b"").lower()

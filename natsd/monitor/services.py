@@ -44,7 +44,7 @@ ACCOUNT_KINDS: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONN
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ServiceRequest:
     """A received request; `about` is the account that it concerns, empty for the server."""
 
     kind: str
@@ -62,7 +62,7 @@ class Services:
     def __init__(self, server: ObservedServer) -> None:
         self._server = server
         self._subscriptions: list[tuple[Account, Subscription]] = []
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[ServiceRequest] = deque()
         self._working: asyncio.Task[None] | None = None
         self._replies: Replies | None = None
 
@@ -129,7 +129,9 @@ class Services:
             return
         if kind.startswith("ACCOUNT.") and not about:
             about = subject.split(".")[3]
-        self._waiting.append(Request(kind, about, account, reply or "", headers, data, origin))
+        self._waiting.append(
+            ServiceRequest(kind, about, account, reply or "", headers, data, origin)
+        )
         if self._working is None:
             self._working = asyncio.create_task(self._work(), name="natsd-services")
 

@@ -27,7 +27,7 @@ INTERNAL_CID: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class SubszOptions:
+class SubszParameters:
     """The parameters of a `/subsz` request."""
 
     subs: bool
@@ -37,7 +37,7 @@ class SubszOptions:
     test: str
 
     @classmethod
-    def of(cls, query: Query) -> "SubszOptions":
+    def of(cls, query: Query) -> "SubszParameters":
         """Read the parameters; raises BadParameter."""
         subs = query.flag("subs")
         offset, limit = max(query.whole("offset"), 0), query.whole("limit")
@@ -49,7 +49,7 @@ class SubszOptions:
 
 
 async def subsz(
-    server: ObservedServer, options: SubszOptions, clock: Clock, turns: Turns
+    server: ObservedServer, options: SubszParameters, clock: Clock, turns: Turns
 ) -> dict[str, Any]:
     """Return the answer to `/subsz`."""
     now_ns = clock.wall_ns()
@@ -65,7 +65,7 @@ async def subsz(
 
 
 def _list(
-    accounts: Sequence[Account], options: SubszOptions
+    accounts: Sequence[Account], options: SubszParameters
 ) -> Steps[tuple[list[dict[str, Any]], int]]:
     """Return the rows of the page, and the number of subscriptions in all."""
     rows: list[dict[str, Any]] = []

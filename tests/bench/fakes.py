@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from natsd.bench.arms import Server
+from natsd.bench.arms import BenchServer
 from natsd.bench.compare import Cell, RowResult
 from natsd.bench.frames import PING, PONG
 from natsd.bench.rows import METRICS, Row
@@ -60,9 +60,9 @@ class FakeArm:
     note: str = ""
 
     @contextmanager
-    def running(self) -> Iterator[Server]:
+    def running(self) -> Iterator[BenchServer]:
         self.diary.append(f"start {self.name}")
-        yield Server("127.0.0.1", 0, {"version": "1.0", "name": self.name})
+        yield BenchServer("127.0.0.1", 0, {"version": "1.0", "name": self.name})
         self.diary.append(f"stop {self.name}")
 
 
@@ -74,7 +74,7 @@ class FakeScenario:
     first_size: int | None = None
     fresh: ClassVar[bool] = False
 
-    def run(self, server: Server, size: int) -> Measurement:
+    def run(self, server: BenchServer, size: int) -> Measurement:
         self.diary.append(f"{server.info['name']} {size}")
         return Measurement({"rate": 1e6}, seconds=size / 1e6)
 

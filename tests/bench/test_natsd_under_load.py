@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from natsd import bench
-from natsd.bench.arms import Server, natsd_arm
+from natsd.bench.arms import BenchServer, natsd_arm
 from natsd.bench.scenarios import (
-    Connections,
+    ConnectedClients,
     Measurement,
+    PubSub,
     RequestReply,
     Scenario,
     Sharing,
-    Streams,
     run_once,
 )
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[BenchServer]:
     with natsd_arm().running() as running:
         yield running
 
@@ -28,37 +28,37 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize(
     "scenario",
     [
-        Streams(1, 0, 16),
-        Streams(1, 1, 16),
-        Streams(1, 1, 1 << 14),
-        Streams(1, 3, 128),
-        Streams(2, 2, 128),
-        Streams(1, 2, 128, Sharing.GROUP),
-        Streams(2, 2, 128, Sharing.PAIRS),
-        Streams(1, 2, 128, Sharing.FLEET, subscriptions=1_000, subjects=100),
+        PubSub(1, 0, 16),
+        PubSub(1, 1, 16),
+        PubSub(1, 1, 1 << 14),
+        PubSub(1, 3, 128),
+        PubSub(2, 2, 128),
+        PubSub(1, 2, 128, Sharing.GROUP),
+        PubSub(2, 2, 128, Sharing.PAIRS),
+        PubSub(1, 2, 128, Sharing.FLEET, subscriptions=1_000, subjects=100),
     ],
     ids=str,
 )
-def test_streams_lose_nothing(server: Server, scenario: Streams) -> None:
+def test_streams_lose_nothing(server: BenchServer, scenario: PubSub) -> None:
     measurement = run_once(scenario, server, 5_001)
     assert (measurement.missing, measurement.problem) == (0, "")
     assert measurement.values["rate"] > 0
 
 
-def test_requests_are_answered(server: Server) -> None:
+def test_requests_are_answered(server: BenchServer) -> None:
     measurement = run_once(RequestReply(requests=50), server, 0)
     assert measurement.problem == ""
     assert 0 < measurement.values["p50_us"] <= measurement.values["p99_us"]
 
 
-def test_connections_are_counted_and_weighed(server: Server) -> None:
-    measurement = run_once(Connections(clients=100), server, 0)
+def test_connections_are_counted_and_weighed(server: BenchServer) -> None:
+    measurement = run_once(ConnectedClients(clients=100), server, 0)
     assert (measurement.missing, measurement.problem) == (0, "")
     assert measurement.values["rate"] > 0
     assert "idle_bytes" in measurement.values
 
 
-@pytest.mark.parametrize("scenario", [Streams(1, 1, 16), RequestReply(10), Connections(10)])
+@pytest.mark.parametrize("scenario", [PubSub(1, 1, 16), RequestReply(10), ConnectedClients(10)])
 def test_a_server_that_is_gone_voids_the_run(scenario: Scenario) -> None:
     with natsd_arm().running() as server:
         pass
@@ -68,7 +68,7 @@ def test_a_server_that_is_gone_voids_the_run(scenario: Scenario) -> None:
 
 
 def test_the_command_from_end_to_end(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], server: Server
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], server: BenchServer
 ) -> None:
     saved, picture = tmp_path / "bench.json", tmp_path / "bench.svg"
     other = f"{server.host}:{server.port}"

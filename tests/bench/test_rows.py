@@ -3,7 +3,7 @@
 import pytest
 
 from natsd.bench.rows import GOALS, QUICK, Scale, all_rows, select
-from natsd.bench.scenarios import Sharing, Streams, spread_numbers
+from natsd.bench.scenarios import PubSub, Sharing, spread_numbers
 from tests.bench.fakes import row
 
 AGREED = """
@@ -53,7 +53,7 @@ def test_less_latency_is_better(ratio: float, met: bool) -> None:
 
 @pytest.mark.parametrize("scale", [Scale(), QUICK])
 def test_the_subjects_of_the_wildcard_row_are_distinct_and_spread(scale: Scale) -> None:
-    fleet = Streams(1, 4, 128, Sharing.FLEET, scale.subscriptions, scale.subjects)
+    fleet = PubSub(1, 4, 128, Sharing.FLEET, scale.subscriptions, scale.subjects)
     numbers = spread_numbers(fleet)
     assert len(set(numbers)) == scale.subjects
     assert 0 <= min(numbers) < max(numbers) < scale.subscriptions

@@ -1,6 +1,6 @@
 """The servers of the JetStream rows: each has its own store and is told when to sync.
 
-`Sync` is the sync setting of a row:
+`SyncSetting` is the sync setting of a row:
 
     DEFAULT   the defaults: natsd syncs before it acknowledges, nats-server every two minutes
     ALWAYS    both sync before they acknowledge
@@ -24,12 +24,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from natsd.bench.arms import HOST, Arm, ArmError, Server
+from natsd.bench.arms import HOST, Arm, ArmError, BenchServer
 
 SERVED = "natsd.bench.jetstream.served"
 
 
-class Sync(enum.Enum):
+class SyncSetting(enum.Enum):
     """The time at which file streams are synced; values as in nats-server's `sync_interval`.
 
     The empty value leaves the server's default.
@@ -41,7 +41,7 @@ class Sync(enum.Enum):
 
 
 @dataclass
-class JetStreamServer(Server):
+class JetStreamServer(BenchServer):
     """A running server that can be started again on the same store.
 
     `unsupported` says why the server cannot run the row; empty: it can.
@@ -91,7 +91,7 @@ class JetStreamArm:
 
     name: str
     program: str
-    sync: Sync
+    sync: SyncSetting
     directory: Path | None = None
     cores: frozenset[int] | None = None
     note: str = ""
@@ -131,7 +131,7 @@ class JetStreamArm:
 
         Two minutes is its default and need not be named.
         """
-        return self.sync is Sync.ALWAYS
+        return self.sync is SyncSetting.ALWAYS
 
     def _refusal(self, place: Path) -> str:
         """Return why this server cannot run the row; empty: it can."""
@@ -146,7 +146,9 @@ class JetStreamArm:
         return "" if tried.returncode == 0 else f"it has no sync_interval: {self.sync.value}"
 
 
-def jetstream_arms(programs: list[str], sync: Sync, directory: Path | None) -> list[JetStreamArm]:
+def jetstream_arms(
+    programs: list[str], sync: SyncSetting, directory: Path | None
+) -> list[JetStreamArm]:
     """Return one arm for each program; `natsd` is this natsd.
 
     Raises ArmError if a program does not exist.
@@ -154,7 +156,7 @@ def jetstream_arms(programs: list[str], sync: Sync, directory: Path | None) -> l
     return [_arm(program, sync, directory) for program in programs]
 
 
-def _arm(program: str, sync: Sync, directory: Path | None) -> JetStreamArm:
+def _arm(program: str, sync: SyncSetting, directory: Path | None) -> JetStreamArm:
     if program == "natsd":
         return JetStreamArm("natsd", "", sync, directory)
     found = shutil.which(program)

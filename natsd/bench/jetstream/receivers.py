@@ -14,7 +14,7 @@ INBOX = b"_INBOX.receive"
 
 
 @dataclass
-class BatchReader(Connected):
+class DirectGetReader(Connected):
     """A client that reads all `messages` of a stream with direct gets of `batch` messages each."""
 
     stream: str
@@ -45,7 +45,7 @@ class BatchReader(Connected):
 
 
 @dataclass
-class SnapshotReader(Connected):
+class SnapshotReceiver(Connected):
     """A client that receives a snapshot of a stream and discards it.
 
     `is_checked` asks the server to verify the messages first (`jsck`).

@@ -3,19 +3,19 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from natsd.bench.jetstream.arms import Sync
+from natsd.bench.jetstream.arms import SyncSetting
 from natsd.bench.jetstream.scenarios import (
     Bucket,
     JetStreamScenario,
     Keys,
+    OrderedReplay,
     Pull,
-    Replay,
     Restart,
     WaitingPublish,
     WindowPublish,
 )
 from natsd.bench.jetstream.whole_streams import (
-    AtomicBatches,
+    AtomicBatchPublish,
     DirectBatches,
     Expiring,
     MirrorCatchUp,
@@ -29,7 +29,7 @@ TIME = Metric("ms", higher_is_better=False, digits=0)
 
 
 @dataclass(frozen=True)
-class Scale:
+class JetStreamScale:
     """The sizes of the rows that have a fixed size."""
 
     pulled: int = 300_000
@@ -41,12 +41,12 @@ class Scale:
     batch: int = 500
 
 
-QUICK = Scale(pulled=20_000, replayed=50_000, keys=50_000, restarted=200_000, streams=50)
+QUICK = JetStreamScale(pulled=20_000, replayed=50_000, keys=50_000, restarted=200_000, streams=50)
 
-DEFAULT, ALWAYS, INTERVAL = Sync.DEFAULT, Sync.ALWAYS, Sync.INTERVAL
+DEFAULT, ALWAYS, INTERVAL = SyncSetting.DEFAULT, SyncSetting.ALWAYS, SyncSetting.INTERVAL
 
 
-def all_rows(scale: Scale) -> list[Row]:
+def all_rows(scale: JetStreamScale) -> list[Row]:
     """Return every row, in the order of the table."""
     return [
         *publish_rows(),
@@ -75,16 +75,16 @@ def publish_rows() -> list[Row]:
     ]
 
 
-def consumer_rows(scale: Scale) -> list[Row]:
+def consumer_rows(scale: JetStreamScale) -> list[Row]:
     """Return the rows of reading a stream with a consumer."""
-    pull, replay = Pull(scale.pulled), Replay(scale.replayed)
+    pull, replay = Pull(scale.pulled), OrderedReplay(scale.replayed)
     return [
         rate("js-pull", "pull, batches of 500, explicit ack, 128 B", pull, 1.5),
         rate("js-replay", f"ordered push replay of {scale.replayed:,}", replay, 1.5),
     ]
 
 
-def bucket_rows(scale: Scale) -> list[Row]:
+def bucket_rows(scale: JetStreamScale) -> list[Row]:
     """Return the rows of key-value buckets."""
     clients, many = f"{scale.clients} clients", f"{scale.keys:,}-key KV"
     keys = Keys(scale.keys)
@@ -100,12 +100,12 @@ def bucket_rows(scale: Scale) -> list[Row]:
     ]
 
 
-def whole_stream_rows(scale: Scale) -> list[Row]:
+def whole_stream_rows(scale: JetStreamScale) -> list[Row]:
     """Return the rows of batches, and of streams that are copied, read or expire as a whole."""
     count, batch = f"{scale.replayed:,}", scale.batch
     expiring, during = Expiring(scale.replayed), f"sync publish while {count} expire, p99"
     return [
-        rate("js-atomic", f"atomic batches of {batch}, file", AtomicBatches(batch), 1.0),
+        rate("js-atomic", f"atomic batches of {batch}, file", AtomicBatchPublish(batch), 1.0),
         rate("js-mirror", f"mirror of {count} catches up", MirrorCatchUp(scale.replayed), 1.5),
         rate(
             "js-direct-batch",
@@ -125,7 +125,7 @@ def whole_stream_rows(scale: Scale) -> list[Row]:
     ]
 
 
-def large_rows(scale: Scale) -> list[Row]:
+def large_rows(scale: JetStreamScale) -> list[Row]:
     """Return the rows of one large stream, and of many streams."""
     restart = f"restart with a {scale.restarted:,} message stream"
     many = f"round-robin over {scale.streams:,} file streams, as each syncs by default"
@@ -147,9 +147,9 @@ def median(key: str, title: str, scenario: JetStreamScenario) -> Row:
     return Row(key, title, scenario, "p50_us", LATENCY, 0.8)
 
 
-def by_sync(rows: Iterable[Row]) -> list[tuple[Sync, list[Row]]]:
+def by_sync(rows: Iterable[Row]) -> list[tuple[SyncSetting, list[Row]]]:
     """Return the rows by sync setting; rows of one setting can share their servers."""
-    groups: dict[Sync, list[Row]] = {}
+    groups: dict[SyncSetting, list[Row]] = {}
     for row in rows:
         assert isinstance(row.scenario, JetStreamScenario)
         groups.setdefault(row.scenario.sync, []).append(row)

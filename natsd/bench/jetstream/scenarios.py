@@ -8,10 +8,10 @@ import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from natsd.bench.arms import Server
+from natsd.bench.arms import BenchServer
 from natsd.bench.frames import payload, pub
 from natsd.bench.jetstream.api import Api
-from natsd.bench.jetstream.arms import JetStreamServer, Sync
+from natsd.bench.jetstream.arms import JetStreamServer, SyncSetting
 from natsd.bench.jetstream.callers import INBOX, CallingClients
 from natsd.bench.jetstream.consumers import Puller, Replayer
 from natsd.bench.jetstream.publisher import WindowPublisher, fill
@@ -48,7 +48,7 @@ def bucket_config() -> dict[str, Any]:
     }
 
 
-def measured(server: Server, role: Role, count: int) -> Measurement:
+def measured(server: BenchServer, role: Role, count: int) -> Measurement:
     """Run one load process and return its measurement; the rate is of `count` things."""
     with Crew([role]) as crew:
         results = crew.run()
@@ -65,14 +65,14 @@ class JetStreamScenario:
     """A run that first asks whether the server supports what the row needs."""
 
     fresh: ClassVar[bool] = False
-    sync: Sync
+    sync: SyncSetting
 
     @property
     def first_size(self) -> int | None:
         """The size that calibrating begins with; None: the size is fixed."""
         return None
 
-    def run(self, server: Server, size: int) -> Measurement:
+    def run(self, server: BenchServer, size: int) -> Measurement:
         """Run once; a measurement with a problem if the server does not support the row."""
         assert isinstance(server, JetStreamServer)
         if server.unsupported:
@@ -89,7 +89,7 @@ class WindowPublish(JetStreamScenario):
     """One publisher with a window of acknowledgements, to `streams` streams in turn."""
 
     storage: str
-    sync: Sync
+    sync: SyncSetting
     streams: int = 1
 
     @property
@@ -114,7 +114,7 @@ class WaitingPublish(JetStreamScenario):
     """One client that waits for each acknowledgement before the next publish."""
 
     storage: str
-    sync: Sync
+    sync: SyncSetting
 
     @property
     def first_size(self) -> int:
@@ -135,7 +135,7 @@ class Pull(JetStreamScenario):
     """A durable pull consumer that reads a file stream in batches and acknowledges each message."""
 
     messages: int
-    sync: Sync = Sync.DEFAULT
+    sync: SyncSetting = SyncSetting.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """Read all messages with a new consumer."""
@@ -145,11 +145,11 @@ class Pull(JetStreamScenario):
 
 
 @dataclass(frozen=True)
-class Replay(JetStreamScenario):
+class OrderedReplay(JetStreamScenario):
     """An ordered push consumer that reads a whole file stream."""
 
     messages: int
-    sync: Sync = Sync.DEFAULT
+    sync: SyncSetting = SyncSetting.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """Measure from the consumer's creation to the last message."""
@@ -164,7 +164,7 @@ class Bucket(JetStreamScenario):
 
     clients: int
     puts: bool
-    sync: Sync
+    sync: SyncSetting
 
     @property
     def first_size(self) -> int:
@@ -198,7 +198,7 @@ class Keys(JetStreamScenario):
     """A client that reads all keys of a bucket: without values (keys), then with them (watch)."""
 
     keys: int
-    sync: Sync = Sync.DEFAULT
+    sync: SyncSetting = SyncSetting.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """Measure both from the request to the last key."""
@@ -228,7 +228,7 @@ class Restart(JetStreamScenario):
     """A server with a large stream that is stopped, then killed, and started again each time."""
 
     messages: int
-    sync: Sync = Sync.DEFAULT
+    sync: SyncSetting = SyncSetting.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """Measure from the start of the process until it answers how many messages there are."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from natsd.bench.frames import payload
 from natsd.bench.jetstream.api import Api
-from natsd.bench.jetstream.arms import JetStreamServer, Sync
+from natsd.bench.jetstream.arms import JetStreamServer, SyncSetting
 from natsd.bench.jetstream.batch_publisher import BatchPublisher
 from natsd.bench.jetstream.expiry import ExpiryWitness
 from natsd.bench.jetstream.publisher import fill
-from natsd.bench.jetstream.receivers import BatchReader, SnapshotReader
+from natsd.bench.jetstream.receivers import DirectGetReader, SnapshotReceiver
 from natsd.bench.jetstream.scenarios import (
     FIRST_MESSAGES,
     NAME,
@@ -40,7 +40,7 @@ class MirrorCatchUp(JetStreamScenario):
     """A mirror that is created after its origin, a file stream, was filled."""
 
     messages: int
-    sync: Sync = Sync.DEFAULT
+    sync: SyncSetting = SyncSetting.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """Measure from the mirror's creation until it has all messages."""
@@ -60,11 +60,11 @@ class MirrorCatchUp(JetStreamScenario):
 
 
 @dataclass(frozen=True)
-class AtomicBatches(JetStreamScenario):
+class AtomicBatchPublish(JetStreamScenario):
     """One publisher whose messages are stored in atomic batches."""
 
     batch: int
-    sync: Sync = Sync.DEFAULT
+    sync: SyncSetting = SyncSetting.DEFAULT
 
     @property
     def first_size(self) -> int:
@@ -86,13 +86,13 @@ class DirectBatches(JetStreamScenario):
 
     messages: int
     batch: int
-    sync: Sync = Sync.DEFAULT
+    sync: SyncSetting = SyncSetting.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """Read all messages."""
         config = stream_config("DIRECT", "direct.*", "file") | {"allow_direct": True}
         filled(server, config, b"direct.%04d", SUBJECTS, self.messages)
-        role = BatchReader(server.host, server.port, "DIRECT", self.messages, self.batch)
+        role = DirectGetReader(server.host, server.port, "DIRECT", self.messages, self.batch)
         return measured(server, role, self.messages)
 
 
@@ -106,7 +106,7 @@ class Snapshot(JetStreamScenario):
 
     messages: int
     is_checked: bool = False
-    sync: Sync = Sync.DEFAULT
+    sync: SyncSetting = SyncSetting.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """Measure from the request to the end.
@@ -114,7 +114,7 @@ class Snapshot(JetStreamScenario):
         The rate is that of the stream's messages, however small the archive is.
         """
         filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
-        role = SnapshotReader(server.host, server.port, NAME, self.is_checked)
+        role = SnapshotReceiver(server.host, server.port, NAME, self.is_checked)
         return measured(server, role, self.messages)
 
 
@@ -123,7 +123,7 @@ class Expiring(JetStreamScenario):
     """A client that publishes while messages expire that were published at about the same time."""
 
     messages: int
-    sync: Sync = Sync.DEFAULT
+    sync: SyncSetting = SyncSetting.DEFAULT
 
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """Measure from the first expiry to the last."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from natsd.bench import plot, report
 from natsd.bench.arms import ArmError
-from natsd.bench.jetstream.arms import JetStreamArm, Sync, jetstream_arms
+from natsd.bench.jetstream.arms import JetStreamArm, SyncSetting, jetstream_arms
 from natsd.bench.machine import Machine, core_count
 from natsd.bench.spark.measuring import Measuring
 from natsd.bench.spark.results import (
@@ -26,7 +26,7 @@ from natsd.bench.spark.results import (
     notes,
     table_rows,
 )
-from natsd.bench.spark.rows import QUICK, Scale, SparkRow, all_rows, select
+from natsd.bench.spark.rows import QUICK, SparkRow, SparkScale, all_rows, select
 from natsd.bench.spark.scenario import Stage
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ def run_spark(options: argparse.Namespace) -> int:
     """
     if options.connect or options.cores or options.pin:
         raise ArmError("--spark starts the servers itself, on all cores")
-    rows = select(all_rows(QUICK if options.quick else Scale()), options.row)
+    rows = select(all_rows(QUICK if options.quick else SparkScale()), options.row)
     if not rows:
         raise ArmError("no row matches; --list shows them")
     if options.list:
         texts = [[row.key, row.title, row.goal_text] for row in rows]
         report.print_table(["key", "row", "goal"], texts, sys.stdout)
         return 0
-    arms = jetstream_arms([options.server, *options.vs], Sync.DEFAULT, options.directory)
+    arms = jetstream_arms([options.server, *options.vs], SyncSetting.DEFAULT, options.directory)
     if not there(SPARK) or not java_there():
         return 0
     return measure(options, arms, [row for row in rows if can_run(row, rows)])

@@ -61,7 +61,7 @@ class SparkRow:
 
 
 @dataclass(frozen=True)
-class Scale:
+class SparkScale:
     """The numbers of messages of the rows."""
 
     read: int = 1_000_000
@@ -71,11 +71,11 @@ class Scale:
     grown: tuple[int, int, int] = (100_000, 1_000_000, 10_000_000)
 
 
-QUICK = Scale(20_000, 5_000, 60_000, 20_000, (2_000, 20_000, 100_000))
+QUICK = SparkScale(20_000, 5_000, 60_000, 20_000, (2_000, 20_000, 100_000))
 PARTITIONS = (1, 2, 4)
 
 
-def all_rows(scale: Scale) -> list[SparkRow]:
+def all_rows(scale: SparkScale) -> list[SparkRow]:
     """Return every row, in the order of the table."""
     return [
         *read_rows(scale, "128", "128 B", 128),
@@ -86,7 +86,7 @@ def all_rows(scale: Scale) -> list[SparkRow]:
     ]
 
 
-def read_rows(scale: Scale, key: str, size: str, payload_bytes: int) -> list[SparkRow]:
+def read_rows(scale: SparkScale, key: str, size: str, payload_bytes: int) -> list[SparkRow]:
     """Return the rows that read a stream as a table in different ways."""
     count = f"{scale.read:,} × {size}"
     network = NetworkRead(scale.read, payload_bytes)
@@ -103,7 +103,7 @@ def read_rows(scale: Scale, key: str, size: str, payload_bytes: int) -> list[Spa
     ]
 
 
-def stream_rows(scale: Scale) -> list[SparkRow]:
+def stream_rows(scale: SparkScale) -> list[SparkRow]:
     """Return the rows of micro-batches, and of writing to a stream."""
     sustained = StreamRead(scale.streamed, scale.read, 128)
     written = Write(scale.written, 128)
@@ -125,7 +125,7 @@ def stream_rows(scale: Scale) -> list[SparkRow]:
     ]
 
 
-def memory_rows(scale: Scale) -> list[SparkRow]:
+def memory_rows(scale: SparkScale) -> list[SparkRow]:
     """Return the rows of a task's peak memory, which must not grow with its range."""
     scenario = ReaderMemory(scale.grown, 128)
     few, *more = scale.grown
@@ -143,7 +143,7 @@ def memory_rows(scale: Scale) -> list[SparkRow]:
     ]
 
 
-def growth_rows(scale: Scale) -> list[SparkRow]:
+def growth_rows(scale: SparkScale) -> list[SparkRow]:
     """Return the rows of network reads, by number of rows and of partitions."""
     return [
         rate(

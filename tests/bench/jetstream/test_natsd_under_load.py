@@ -8,14 +8,14 @@ import pytest
 from natsd import bench
 from natsd.bench.arms import natsd_arm
 from natsd.bench.jetstream.api import Api
-from natsd.bench.jetstream.arms import JetStreamArm, JetStreamServer, Sync
+from natsd.bench.jetstream.arms import JetStreamArm, JetStreamServer, SyncSetting
 from natsd.bench.jetstream.publisher import TOKENS
 from natsd.bench.jetstream.scenarios import (
     Bucket,
     JetStreamScenario,
     Keys,
+    OrderedReplay,
     Pull,
-    Replay,
     Restart,
     WaitingPublish,
     WindowPublish,
@@ -26,20 +26,20 @@ from natsd.bench.wire import LoadError
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[JetStreamServer]:
-    with JetStreamArm("natsd", "", Sync.INTERVAL).running() as running:
+    with JetStreamArm("natsd", "", SyncSetting.INTERVAL).running() as running:
         yield running
 
 
 @pytest.mark.parametrize(
     "scenario",
     [
-        WindowPublish("memory", Sync.DEFAULT),
-        WindowPublish("file", Sync.DEFAULT),
-        WindowPublish("file", Sync.DEFAULT, streams=10),
+        WindowPublish("memory", SyncSetting.DEFAULT),
+        WindowPublish("file", SyncSetting.DEFAULT),
+        WindowPublish("file", SyncSetting.DEFAULT, streams=10),
         Pull(1_250),
-        Replay(3_000),
-        Bucket(4, True, Sync.DEFAULT),
-        Bucket(4, False, Sync.DEFAULT),
+        OrderedReplay(3_000),
+        Bucket(4, True, SyncSetting.DEFAULT),
+        Bucket(4, False, SyncSetting.DEFAULT),
         Keys(10_000),
     ],
     ids=str,
@@ -52,7 +52,7 @@ def test_nothing_is_lost(server: JetStreamServer, scenario: JetStreamScenario) -
 
 
 def test_the_round_trip_of_one_publisher(server: JetStreamServer) -> None:
-    measurement = run_once(WaitingPublish("file", Sync.DEFAULT), server, 100)
+    measurement = run_once(WaitingPublish("file", SyncSetting.DEFAULT), server, 100)
     assert (measurement.missing, measurement.problem) == (0, "")
     assert measurement.values["p50_us"] > 0
 

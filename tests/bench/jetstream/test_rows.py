@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from natsd.bench.arms import ArmError
-from natsd.bench.jetstream.arms import SERVED, JetStreamArm, Sync, jetstream_arms
-from natsd.bench.jetstream.rows import QUICK, Scale, all_rows, by_sync
+from natsd.bench.jetstream.arms import SERVED, JetStreamArm, SyncSetting, jetstream_arms
+from natsd.bench.jetstream.rows import QUICK, JetStreamScale, all_rows, by_sync
 
 AGREED = """
 async publish 128 B, memory                                    ≥ 2.0
@@ -37,24 +37,30 @@ round-robin over 1,000 file streams, as each syncs by default  ≥ 0.5
 
 
 def test_the_rows_are_the_agreed_ones() -> None:
-    shown = [f"{row.title:<63}{row.goal_text}" for row in all_rows(Scale())]
+    shown = [f"{row.title:<63}{row.goal_text}" for row in all_rows(JetStreamScale())]
     assert [line.rstrip() for line in shown] == AGREED.strip().splitlines()
 
 
-@pytest.mark.parametrize("scale", [Scale(), QUICK])
-def test_keys_are_unique_and_rows_are_grouped_by_how_servers_sync(scale: Scale) -> None:
+@pytest.mark.parametrize("scale", [JetStreamScale(), QUICK])
+def test_keys_are_unique_and_rows_are_grouped_by_how_servers_sync(scale: JetStreamScale) -> None:
     rows = all_rows(scale)
     assert len({row.key for row in rows}) == len(rows)
     groups = by_sync(rows)
-    assert [sync for sync, _ in groups] == [Sync.DEFAULT, Sync.ALWAYS, Sync.INTERVAL]
+    assert [sync for sync, _ in groups] == [
+        SyncSetting.DEFAULT,
+        SyncSetting.ALWAYS,
+        SyncSetting.INTERVAL,
+    ]
     assert sum(len(group) for _, group in groups) == len(rows)
 
 
 @pytest.mark.parametrize(
     ("sync", "settings"),
-    [(Sync.DEFAULT, {}), (Sync.INTERVAL, {"sync_interval": "2m"})],
+    [(SyncSetting.DEFAULT, {}), (SyncSetting.INTERVAL, {"sync_interval": "2m"})],
 )
-def test_natsd_is_told_when_to_sync(sync: Sync, settings: dict[str, str], tmp_path: Path) -> None:
+def test_natsd_is_told_when_to_sync(
+    sync: SyncSetting, settings: dict[str, str], tmp_path: Path
+) -> None:
     [arm] = jetstream_arms(["natsd"], sync, None)
     python, _, module, options = arm._command(tmp_path)
     assert (python, module) == (sys.executable, SERVED)
@@ -64,12 +70,12 @@ def test_natsd_is_told_when_to_sync(sync: Sync, settings: dict[str, str], tmp_pa
 @pytest.mark.parametrize(
     ("sync", "text"),
     [
-        (Sync.DEFAULT, 'jetstream {{ store_dir: "{place}" }}\n'),
-        (Sync.INTERVAL, 'jetstream {{ store_dir: "{place}" }}\n'),  # the default
-        (Sync.ALWAYS, 'jetstream {{ store_dir: "{place}", sync_interval: "always" }}\n'),
+        (SyncSetting.DEFAULT, 'jetstream {{ store_dir: "{place}" }}\n'),
+        (SyncSetting.INTERVAL, 'jetstream {{ store_dir: "{place}" }}\n'),  # the default
+        (SyncSetting.ALWAYS, 'jetstream {{ store_dir: "{place}", sync_interval: "always" }}\n'),
     ],
 )
-def test_nats_server_is_told_in_a_file(sync: Sync, text: str, tmp_path: Path) -> None:
+def test_nats_server_is_told_in_a_file(sync: SyncSetting, text: str, tmp_path: Path) -> None:
     arm = JetStreamArm("nats-server", "/bin/nats-server", sync)
     command = arm._command(tmp_path)
     assert command[:3] == ("/bin/nats-server", "-a", "127.0.0.1")
@@ -78,12 +84,12 @@ def test_nats_server_is_told_in_a_file(sync: Sync, text: str, tmp_path: Path) ->
 
 def test_a_program_that_is_not_there() -> None:
     with pytest.raises(ArmError, match="no such program: no-such-program"):
-        jetstream_arms(["natsd", "no-such-program"], Sync.DEFAULT, None)
+        jetstream_arms(["natsd", "no-such-program"], SyncSetting.DEFAULT, None)
 
 
 def test_a_program_that_knows_no_such_setting_is_void_there() -> None:
     """The server refuses the configuration with `-t`, like nats-server before 2.10."""
-    with JetStreamArm("old", "/bin/false", Sync.ALWAYS).running() as server:
+    with JetStreamArm("old", "/bin/false", SyncSetting.ALWAYS).running() as server:
         assert server.unsupported == "it has no sync_interval: always"
     [always] = [row for row in all_rows(QUICK) if row.key == "js-always"]
     assert always.scenario.run(server, 1).problem == server.unsupported

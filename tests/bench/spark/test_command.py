@@ -65,10 +65,10 @@ def test_without_nats_py_only_its_rows_are_left_out(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from natsd.bench.spark.command import can_run
-    from natsd.bench.spark.rows import Scale, all_rows
+    from natsd.bench.spark.rows import SparkScale, all_rows
 
     without("nats", monkeypatch)
-    rows = all_rows(Scale())
+    rows = all_rows(SparkScale())
     left = [row for row in rows if can_run(row, rows)]
     assert [row.key for row in rows if row not in left] == ["fetch-128", "fetch-1k"]
     _, err = capfd.readouterr()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from natsd.bench.jetstream.api import Api
-from natsd.bench.jetstream.arms import JetStreamArm, Sync
+from natsd.bench.jetstream.arms import JetStreamArm, SyncSetting
 from natsd.bench.jetstream.publisher import TOKENS
 from natsd.bench.spark.filling import fill, orders
 
@@ -23,7 +23,7 @@ def test_orders_are_json_of_one_length_and_differ(payload_bytes: int) -> None:
 
 
 def test_a_stream_is_filled_once_and_its_server_can_be_stopped(tmp_path: Path) -> None:
-    with JetStreamArm("natsd", "", Sync.DEFAULT, tmp_path).running() as server:
+    with JetStreamArm("natsd", "", SyncSetting.DEFAULT, tmp_path).running() as server:
         fill(server, "ORDERS_64", TOKENS + 5, 64)
         with Api(server.host, server.port) as api:
             before = api.request("STREAM.INFO.ORDERS_64")

@@ -11,7 +11,7 @@ from natsd.bench.spark.results import (
     notes,
     table_rows,
 )
-from natsd.bench.spark.rows import QUICK, Scale, all_rows, select
+from natsd.bench.spark.rows import QUICK, SparkScale, all_rows, select
 from natsd.bench.spark.scenario import Run
 
 LABELS = ["natsd 1", "nats-server 2", "Spark alone"]
@@ -20,7 +20,7 @@ CPU = CpuSeconds(1e-6, 2e-6, 3e-6)
 
 
 def results_of(*patterns: str) -> list[SparkResult]:
-    return new_results(select(all_rows(Scale()), list(patterns)), len(LABELS))
+    return new_results(select(all_rows(SparkScale()), list(patterns)), len(LABELS))
 
 
 def add(result: SparkResult, column: int, *values: float) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from natsd.bench.spark.rows import QUICK, Scale, SparkRow, all_rows, select
+from natsd.bench.spark.rows import QUICK, SparkRow, SparkScale, all_rows, select
 
 AGREED = """
 nats-py, pull fetch into a list, 128 B
@@ -31,16 +31,16 @@ network read of 10,000,000 × 128 B, 4 partitions
 
 
 def row(key: str) -> SparkRow:
-    return next(row for row in all_rows(Scale()) if row.key == key)
+    return next(row for row in all_rows(SparkScale()) if row.key == key)
 
 
 def test_the_rows_are_the_agreed_ones() -> None:
-    shown = [f"{row.title:<57}{row.goal_text}".rstrip() for row in all_rows(Scale())]
+    shown = [f"{row.title:<57}{row.goal_text}".rstrip() for row in all_rows(SparkScale())]
     assert shown == AGREED.strip().splitlines()
 
 
-@pytest.mark.parametrize("scale", [Scale(), QUICK])
-def test_keys_are_unique_and_every_goal_names_a_row(scale: Scale) -> None:
+@pytest.mark.parametrize("scale", [SparkScale(), QUICK])
+def test_keys_are_unique_and_every_goal_names_a_row(scale: SparkScale) -> None:
     rows = all_rows(scale)
     keys = {row.key for row in rows}
     assert len(keys) == len(rows)
@@ -48,7 +48,7 @@ def test_keys_are_unique_and_every_goal_names_a_row(scale: Scale) -> None:
 
 
 def test_a_row_comes_with_what_it_is_compared_with() -> None:
-    every = all_rows(Scale())
+    every = all_rows(SparkScale())
     assert [row.key for row in select(every, ["stream-*"])] == ["read-128", "stream-128"]
     assert [row.key for row in select(every, ["fetch-1k"])] == ["fetch-1k"]
     assert select(every, ["no-such-row"]) == []
