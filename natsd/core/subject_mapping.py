@@ -64,14 +64,14 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TokenChange:
     """The result of `function`, called with the subject's token at `place`."""
 
     place: int
     function: Callable[[str], str]
 
 
-Piece = Text | Wildcard | Partition | Draw | Change
+Piece = Text | Wildcard | Partition | Draw | TokenChange
 
 
 def parse_mapping(source: str, destination: str) -> list[Piece]:
@@ -194,7 +194,7 @@ def _cutter(cut: Cut) -> Callable[[_Call], Piece]:
     def read(call: _Call) -> Piece:
         call.expect(2)
         place = call.place(call.arguments[0])
-        return Change(place, partial(_cut, cut, call.number(call.arguments[1])))
+        return TokenChange(place, partial(_cut, cut, call.number(call.arguments[1])))
 
     return read
 
@@ -209,7 +209,7 @@ def _split(call: _Call) -> Piece:
     place, delimiter = call.place(call.arguments[0]), call.arguments[1]
     if " " in delimiter or "." in delimiter:
         raise _invalid("function argument is invalid or in the wrong format", call.token)
-    return Change(place, partial(_split_at, delimiter))
+    return TokenChange(place, partial(_split_at, delimiter))
 
 
 def _split_at(delimiter: str, token: str) -> str:

@@ -38,7 +38,7 @@ from natsd.jetstream.errors import ApiError
 from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.names import why_unsupported
 from natsd.jetstream.resources import release, reserve
-from natsd.jetstream.stream.files import AccountFiles, Found, StreamAsset, look_at
+from natsd.jetstream.stream.files import AccountFiles, DirectoryKind, StreamAsset, look_at
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.disk import is_passing
 from natsd.store.errors import EncryptionError, StoreError
@@ -152,9 +152,9 @@ def _settle(vault: Vault, directory: Path) -> StreamAsset | None:
     """
     disk = vault.disk
     found = look_at(disk, directory)
-    if found is Found.STREAM:
+    if found is DirectoryKind.STREAM:
         return read_asset(vault, directory, StreamAsset)
-    if found is Found.UNKNOWN:
+    if found is DirectoryKind.UNKNOWN:
         raise AssetDamaged(f"{directory} has no meta.json")
     disk.rmtree(directory)
     disk.sync_dir(directory.parent)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Entry:
+class CacheEntry:
     """The cache of one block: its size, a function that frees it, a function that tells of its use.
 
     `take_used` returns whether the cache was used since the last call.
@@ -37,7 +37,7 @@ class CacheBudget:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
-        self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
+        self._entries: OrderedDict[Hashable, CacheEntry] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -58,7 +58,7 @@ class CacheBudget:
         since its last call; the default says no.
         """
         self.release(key)
-        self._entries[key] = Entry(size_bytes, evict, take_used)
+        self._entries[key] = CacheEntry(size_bytes, evict, take_used)
         self.held_bytes += size_bytes
         self._shrink(keep=key)
 

@@ -76,7 +76,7 @@ IDENTITY = struct.Struct("<Q")
 FILE_HEADER_BYTES = 64
 ZEROS = bytes(1 << 20)
 
-Entry = tuple[int, bytes, int, Buffer]  # kind, name, offset, data
+JournalEntry = tuple[int, bytes, int, Buffer]  # kind, name, offset, data
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class Journal:
         size = BATCH_HEADER_BYTES + entry_count * ENTRY_HEADER_BYTES + body_bytes
         return -(-size // SECTOR_BYTES) * SECTOR_BYTES
 
-    def _batch(self, segment: Segment, entries: Sequence[Entry]) -> bytes:
+    def _batch(self, segment: Segment, entries: Sequence[JournalEntry]) -> bytes:
         encoded = encode_entries(segment.seed, entries)
         batch = encode_batch(segment.seed, self._next_number, len(entries), encoded)
         self._next_number += 1

@@ -62,7 +62,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class JournalBatch:
     """A batch whose header verifies; its entries begin at `offset + BATCH_HEADER_BYTES`."""
 
     number: int
@@ -78,7 +78,7 @@ class ReadSegment:
     path: Path
     data: bytes
     seed: int
-    batches: list[Batch]
+    batches: list[JournalBatch]
     end: int
 
 
@@ -148,9 +148,9 @@ def read_header(sector: bytes) -> tuple[int, int] | None:
 
 def find_batches(
     path: Path, data: bytes, seed: int, damage: list[JournalDamage]
-) -> tuple[list[Batch], int]:
+) -> tuple[list[JournalBatch], int]:
     """Return all batches whose header verifies, with growing numbers, and the end of the last."""
-    batches: list[Batch] = []
+    batches: list[JournalBatch] = []
     offset = end = HEADER_BYTES
     while offset + BATCH_HEADER_BYTES <= len(data):
         batch = read_batch_header(data, offset, seed)
@@ -165,7 +165,7 @@ def find_batches(
     return batches, end
 
 
-def read_batch_header(data: bytes, offset: int, seed: int) -> Batch | None:
+def read_batch_header(data: bytes, offset: int, seed: int) -> JournalBatch | None:
     """Return the batch that begins at `offset`; None if none does."""
     if data[offset : offset + 4] != BATCH_MAGIC:
         return None
@@ -174,7 +174,7 @@ def read_batch_header(data: bytes, offset: int, seed: int) -> Batch | None:
     if checksum != xxhash.xxh64_intdigest(fields, seed):
         return None
     _, size, number, count, _ = BATCH.unpack(fields)
-    return Batch(number, offset, size, count)
+    return JournalBatch(number, offset, size, count)
 
 
 def report_missing_batches(segments: list[ReadSegment], damage: list[JournalDamage]) -> None:
@@ -185,7 +185,7 @@ def report_missing_batches(segments: list[ReadSegment], damage: list[JournalDama
             damage.append(JournalDamage(older.path, older.end, f"{missing} batches are missing"))
 
 
-def collect(segment: ReadSegment, batch: Batch, root: Path, writes: Writes) -> bool:
+def collect(segment: ReadSegment, batch: JournalBatch, root: Path, writes: Writes) -> bool:
     """Add the batch's entries that verify to `writes`; return whether all of them verify."""
     found = 0
     for kind, name, offset, data in entries_of(segment, batch):
@@ -202,7 +202,9 @@ def collect(segment: ReadSegment, batch: Batch, root: Path, writes: Writes) -> b
     return found == batch.count
 
 
-def entries_of(segment: ReadSegment, batch: Batch) -> Iterator[tuple[int, bytes, int, bytes]]:
+def entries_of(
+    segment: ReadSegment, batch: JournalBatch
+) -> Iterator[tuple[int, bytes, int, bytes]]:
     """Yield kind, name, offset and data of each entry that verifies."""
     at = batch.offset + BATCH_HEADER_BYTES
     end = min(at + batch.size, len(segment.data))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from natsd.jetstream.archive.contents import ArchivedConsumer, ConsumerImage, StreamImage
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.stream import StreamState
-from natsd.jetstream.schedules.delays import Entry
+from natsd.jetstream.schedules.delays import DelayedEntry
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.info import state_of
 from natsd.store.file_store import FileStore
@@ -78,7 +78,7 @@ class _Moment:
     def __init__(self, stream: "Stream") -> None:
         self._stream = stream
         self._delays = stream.scheduled.delays if stream.scheduled is not None else None
-        self._waiting: list[Entry] | None = None
+        self._waiting: list[DelayedEntry] | None = None
         self._is_over = False
         self.message_ids = b""
 

@@ -38,7 +38,7 @@ class InvalidCron(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class _CronField:
     least: int
     most: int
     names: tuple[str, ...] = ()
@@ -60,12 +60,12 @@ _MONTHS: Final = (
 )
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _FIELDS: Final = (
-    _Field(0, 59),
-    _Field(0, 59),
-    _Field(0, 23),
-    _Field(1, 31),
-    _Field(1, 12, _MONTHS),
-    _Field(0, 6, _DAYS),
+    _CronField(0, 59),
+    _CronField(0, 59),
+    _CronField(0, 23),
+    _CronField(1, 31),
+    _CronField(1, 12, _MONTHS),
+    _CronField(0, 6, _DAYS),
 )
 
 
@@ -139,7 +139,7 @@ def parse_cron(text: str, zone: tzinfo | None = None) -> Cron:
     return Cron(fields, zone)
 
 
-def _parse_field(text: str, field: _Field) -> str:
+def _parse_field(text: str, field: _CronField) -> str:
     """Return a star, or all numbers of a field, in cronsim's syntax."""
     numbers, is_star = set[int](), False
     for part in filter(None, text.split(",")):
@@ -151,7 +151,7 @@ def _parse_field(text: str, field: _Field) -> str:
     return "*" if is_star else ",".join(map(str, sorted(numbers)))
 
 
-def _parse_range(text: str, field: _Field) -> tuple[range, bool]:
+def _parse_range(text: str, field: _CronField) -> tuple[range, bool]:
     """Parse `5`, `1-5` or `*`, optionally with `/step`; return numbers and if it is a star."""
     span, *steps = text.split("/")
     ends = span.split("-")

@@ -67,7 +67,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class DelayedEntry:
     """A waiting message; `number` is its sequence in the store of entries."""
 
     due_ns: int
@@ -85,9 +85,9 @@ class Delays:
         self._usage = usage
         self._is_memory = isinstance(store, MemStore)
         self._alarm = Alarm(core.scheduler, self._due)
-        self._waiting: dict[int, Entry] = {}  # by acknowledged sequence
-        self._heap: list[Entry] = []  # durable entries, the earliest first; some may be gone
-        self._unsaved: deque[tuple[Entry, bytes]] = (
+        self._waiting: dict[int, DelayedEntry] = {}  # by acknowledged sequence
+        self._heap: list[DelayedEntry] = []  # durable entries, the earliest first; some may be gone
+        self._unsaved: deque[tuple[DelayedEntry, bytes]] = (
             deque()
         )  # not yet durable, with their message ids
         self._gone: set[int] = set()  # numbers of entries whose removal must be retried
@@ -193,7 +193,7 @@ class Delays:
         mark = f"{self._core.name} {sequence}".encode("utf-8", "surrogateescape")
         headers = with_header(without_headers(headers, _MARK), DELAYED, mark)
         number = self._store.append(subject, headers, data, time_ns)
-        entry = Entry(at_ns, sequence, number)
+        entry = DelayedEntry(at_ns, sequence, number)
         self._waiting[sequence] = entry
         self._count()
         if self._is_memory:
@@ -252,7 +252,7 @@ class Delays:
 
     # Snapshots
 
-    def hold(self) -> list[Entry]:
+    def hold(self) -> list[DelayedEntry]:
         """Return the entries that wait now, and keep them all in the store until `let_go`.
 
         No message of the stream is a copy of one of them: a message is either an entry or a copy.
@@ -267,7 +267,7 @@ class Delays:
         if not self._holds:
             self._unheld.set()
 
-    async def freeze(self, directory: Path, entries: Iterable[Entry]) -> FrozenStore:
+    async def freeze(self, directory: Path, entries: Iterable[DelayedEntry]) -> FrozenStore:
         """Freeze the store with these entries of a lasting hold (see `FileStore.freeze`).
 
         Raises StoreError, OSError.
@@ -337,7 +337,7 @@ class Delays:
 
     # Publishing of due messages
 
-    def _push(self, entry: Entry) -> None:
+    def _push(self, entry: DelayedEntry) -> None:
         heapq.heappush(self._heap, entry)
         self._wake(self._heap[0].due_ns)
 
@@ -366,20 +366,20 @@ class Delays:
             elif self._gone:
                 self._wake(now_ns + RETRY_NS)
 
-    def _pop_due(self, now_ns: int) -> list[Entry]:
-        due: list[Entry] = []
+    def _pop_due(self, now_ns: int) -> list[DelayedEntry]:
+        due: list[DelayedEntry] = []
         while self._heap and self._heap[0].due_ns <= now_ns and len(due) < RELEASED_AT_ONCE:
             entry = heapq.heappop(self._heap)
             if self._waiting.get(entry.sequence) is entry:
                 due.append(entry)
         return due
 
-    async def _publish(self, due: list[Entry]) -> bool:
+    async def _publish(self, due: list[DelayedEntry]) -> bool:
         """Publish due entries in that order.
 
         Return False if some were not published; those wait as before.
         """
-        copies: list[tuple[Entry, int]] = []
+        copies: list[tuple[DelayedEntry, int]] = []
         error: Exception | None = None
         try:
             for entry in due:
@@ -398,13 +398,15 @@ class Delays:
         self._is_said = self._is_said and error is not None
         return error is None
 
-    async def _load(self, entry: Entry) -> StoredMessage | None:
+    async def _load(self, entry: DelayedEntry) -> StoredMessage | None:
         try:
             return await self._store.load(entry.number)
         except MessageNotFound:  # removed in the meantime, or damaged
             return None
 
-    def _publish_one(self, entry: Entry, message: StoredMessage | None, *, is_first: bool) -> int:
+    def _publish_one(
+        self, entry: DelayedEntry, message: StoredMessage | None, *, is_first: bool
+    ) -> int:
         """Append a copy and return its sequence; 0: the entry is gone.
 
         Raises OwnMessageRefused, StoreError.
@@ -424,7 +426,9 @@ class Delays:
         del self._waiting[entry.sequence]
         return sequence
 
-    async def _settle(self, due: list[Entry], copies: list[tuple[Entry, int]]) -> None:
+    async def _settle(
+        self, due: list[DelayedEntry], copies: list[tuple[DelayedEntry, int]]
+    ) -> None:
         """Remove the entries whose copies are durable, requeue the others. Raises StoreError."""
         durable = self._core.store.durable_sequence
         done = [entry for entry, sequence in copies if sequence <= durable]
@@ -474,7 +478,7 @@ class Delays:
             at_ns = due_ns(header_value(headers, DELAY) or b"", message.time_ns)
         except InvalidDelay:
             return
-        entry = Entry(at_ns, sequence, message.sequence)
+        entry = DelayedEntry(at_ns, sequence, message.sequence)
         self._waiting[sequence] = entry
         self._heap.append(entry)
 

@@ -34,7 +34,7 @@ from natsd.jetstream.models.stream import StreamSourceInfo
 from natsd.jetstream.names import API_LEVEL
 from natsd.jetstream.scheduler import Alarm
 from natsd.jetstream.sourcing.backoff import resume_delay_ns, retry_delay_ns
-from natsd.jetstream.sourcing.origin import Origin, OriginConsumer, Start
+from natsd.jetstream.sourcing.origin import Origin, OriginConsumer, OriginStart
 from natsd.jetstream.sourcing.receiver import LOST, Receiver
 from natsd.jetstream.sourcing.troubles import BEGINS_ANEW, CANNOT_BE_FILLED
 from natsd.store.errors import StoreError
@@ -234,7 +234,7 @@ class Link:
         self._check(answer)
         self._listen(answer, deliver, position)
 
-    async def _create(self, start: Start, deliver: str) -> OriginConsumer:
+    async def _create(self, start: OriginStart, deliver: str) -> OriginConsumer:
         request = self.origin.request(start, deliver)
         answer = await self._request(self.origin.create_subject(request), encode(request), _LEVEL)
         if answer.error is None or answer.error.err_code not in _OLD:

@@ -35,7 +35,7 @@ _BETWEEN: Final = "\f"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FilledStream:
     """The stream that is filled."""
 
     stream: str
@@ -49,7 +49,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class OriginStart:
     """Start position: a sequence, or a time (ns); both 0: the first message."""
 
     sequence: int = 0
@@ -87,7 +87,7 @@ class Origin:
     """
 
     source: StreamSource
-    target: Target
+    target: FilledStream
     is_mirror: bool
     is_shared: bool = False
 
@@ -149,7 +149,7 @@ class Origin:
             return f"{self.source.external.deliver}.{kind}.{suffix}".replace("..", ".")
         return f"$JS.{kind}.{suffix}"
 
-    def request(self, start: Start, deliver: str, *, name: str = "") -> CreateConsumerRequest:
+    def request(self, start: OriginStart, deliver: str, *, name: str = "") -> CreateConsumerRequest:
         """Return the request that creates a consumer.
 
         `name` is given only if the origin's server is too old to know `sourcing`.

@@ -29,7 +29,7 @@ from natsd.core.steps import Steps
 from natsd.jetstream.models.stream import StreamConfig, StreamSource, StreamSourceInfo
 from natsd.jetstream.scheduler import Alarm
 from natsd.jetstream.sourcing.link import Link
-from natsd.jetstream.sourcing.origin import Origin, Start, Target, index_name
+from natsd.jetstream.sourcing.origin import FilledStream, Origin, OriginStart, index_name
 from natsd.jetstream.sourcing.positions import (
     Positions,
     find_positions,
@@ -150,9 +150,9 @@ class Sourcing:
         if self._direct is not None:
             self._direct.close()
 
-    def _target(self) -> Target:
+    def _target(self) -> FilledStream:
         stream = self.stream
-        return Target(stream.name, stream.account.name, stream.jetstream.options.domain)
+        return FilledStream(stream.name, stream.account.name, stream.jetstream.options.domain)
 
     # Queries
 
@@ -187,7 +187,7 @@ class Sourcing:
 
     # Start positions
 
-    async def start_of(self, link: Link) -> tuple[int, Start]:
+    async def start_of(self, link: Link) -> tuple[int, OriginStart]:
         """Return the last sequence received from the origin (0: none), and where to start.
 
         Raises StoreError.
@@ -195,18 +195,18 @@ class Sourcing:
         log, source = self.stream.core.log, link.origin.source
         if link.origin.is_mirror:
             last = log.last_sequence
-            return last, Start(last + 1) if last else first_start(source)
+            return last, OriginStart(last + 1) if last else first_start(source)
         if link.is_placed:
             position: int | None = link.receiver.sequence
         else:
             position = await self._position_of(index_name(source))
         if position:
-            return position, Start(position + 1)
+            return position, OriginStart(position + 1)
         state = self.stream.store.state()
         is_unknown = position is None and source.opt_start_seq == 0 and state.last_time_ns > 0
         if is_unknown and (source.opt_start_time is not None or state.first_sequence > 1):
             # Messages came, but their position is unknown: start as nats-server does.
-            return 0, Start(time_ns=max(source.opt_start_time or 0, state.last_time_ns))
+            return 0, OriginStart(time_ns=max(source.opt_start_time or 0, state.last_time_ns))
         return 0, first_start(source)
 
     async def _position_of(self, name: str) -> int | None:
@@ -295,7 +295,7 @@ class Sourcing:
         return Positions(upto=self.stream.core.log.last_sequence, sequences=sequences)
 
 
-def origins_of(config: StreamConfig, target: Target) -> Steps[dict[str, Origin]]:
+def origins_of(config: StreamConfig, target: FilledStream) -> Steps[dict[str, Origin]]:
     """Return the origins by index name; a mirror's key is MIRROR."""
     if config.mirror is not None:
         return {MIRROR: Origin(config.mirror, target, is_mirror=True)}
@@ -308,8 +308,8 @@ def origins_of(config: StreamConfig, target: Target) -> Steps[dict[str, Origin]]
     return origins
 
 
-def first_start(source: StreamSource) -> Start:
+def first_start(source: StreamSource) -> OriginStart:
     """Return the configured start of a source without earlier messages."""
     if source.opt_start_seq:
-        return Start(source.opt_start_seq)
-    return Start(time_ns=source.opt_start_time or 0)
+        return OriginStart(source.opt_start_seq)
+    return OriginStart(time_ns=source.opt_start_time or 0)

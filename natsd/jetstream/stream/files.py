@@ -42,7 +42,7 @@ class StreamAsset(Model):
     created: TimeNs
 
 
-class Found(Enum):
+class DirectoryKind(Enum):
     """What a directory among an account's streams is."""
 
     STREAM = auto()
@@ -86,19 +86,19 @@ class AccountFiles:
         ]
 
 
-def look_at(disk: Disk, directory: Path) -> Found:
+def look_at(disk: Disk, directory: Path) -> DirectoryKind:
     """Tell from the names of its files what a directory is."""
     names = disk.listdir(directory)
     if has_asset(disk, directory):
-        return Found.STREAM
+        return DirectoryKind.STREAM
     if all(name.endswith(UNFINISHED_SUFFIX) for name in names):
-        return Found.UNFINISHED
-    return Found.UNKNOWN
+        return DirectoryKind.UNFINISHED
+    return DirectoryKind.UNKNOWN
 
 
 def check_free(disk: Disk, directory: Path) -> None:
     """Check that the directory does not exist or may be removed. Raises FileExistsError."""
-    if disk.exists(directory) and look_at(disk, directory) is not Found.UNFINISHED:
+    if disk.exists(directory) and look_at(disk, directory) is not DirectoryKind.UNFINISHED:
         raise FileExistsError(f"{directory} exists, and is no stream of this account")
 
 

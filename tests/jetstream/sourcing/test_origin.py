@@ -12,9 +12,9 @@ from natsd.jetstream.models.stream import (
     StreamSource,
     SubjectTransformConfig,
 )
-from natsd.jetstream.sourcing.origin import Origin, Start, Target, index_name
+from natsd.jetstream.sourcing.origin import FilledStream, Origin, OriginStart, index_name
 
-TARGET = Target("S", "$G")
+TARGET = FilledStream("S", "$G")
 FILTERED = StreamSource(name="Q", filter_subject="q")
 TRANSFORMED = StreamSource(name="Q", subject_transforms=[SubjectTransformConfig(src="r", dest="s")])
 EXTERNAL = StreamSource(name="O", external=ExternalStream(api="$JS.hub.API", deliver="d"))
@@ -27,7 +27,10 @@ def source(of: StreamSource, *, is_shared: bool = False) -> Origin:
 @pytest.mark.parametrize(
     ("origin", "name"),
     [
-        (Origin(StreamSource(name="O"), Target("M", "$G"), is_mirror=True), "JS_MIRROR_ih8eMwqr"),
+        (
+            Origin(StreamSource(name="O"), FilledStream("M", "$G"), is_mirror=True),
+            "JS_MIRROR_ih8eMwqr",
+        ),
         (source(StreamSource(name="P")), "JS_SRC_N6lXlrSF"),
         (source(FILTERED, is_shared=True), "JS_SRC_xYn2z7de"),
         (source(TRANSFORMED, is_shared=True), "JS_SRC_j3IRGNV6"),
@@ -68,7 +71,7 @@ def test_the_index_name_with_several_transforms_and_a_consumer() -> None:
 
 def test_the_request() -> None:
     origin = source(FILTERED)
-    request = origin.request(Start(7), "$JS.S.x")
+    request = origin.request(OriginStart(7), "$JS.S.x")
     config = request.config
     assert origin.create_subject(request) == f"$JS.API.CONSUMER.CREATE.Q.{config.name}.q"
     assert (config.deliver_policy, config.opt_start_seq) == (DeliverPolicy.BY_START_SEQUENCE, 7)
@@ -84,7 +87,7 @@ def test_the_request() -> None:
 def test_several_filters_go_into_the_body() -> None:
     transforms = [SubjectTransformConfig(src="a"), SubjectTransformConfig(src="b")]
     origin = source(StreamSource(name="O", subject_transforms=transforms))
-    request = origin.request(Start(), "$JS.S.x")
+    request = origin.request(OriginStart(), "$JS.S.x")
     assert origin.create_subject(request) == "$JS.API.CONSUMER.CREATE.O"
     assert request.config.filter_subjects == ["a", "b"]
     assert request.config.deliver_policy is DeliverPolicy.ALL
@@ -92,7 +95,7 @@ def test_several_filters_go_into_the_body() -> None:
 
 def test_elsewhere() -> None:
     origin = source(EXTERNAL)
-    request = origin.request(Start(time_ns=9), origin.delivery_subject("x"))
+    request = origin.request(OriginStart(time_ns=9), origin.delivery_subject("x"))
     assert origin.create_subject(request) == "$JS.hub.API.CONSUMER.CREATE.O"
     assert origin.delete_subject("c") == "$JS.hub.API.CONSUMER.DELETE.O.c"
     assert request.config.deliver_subject == "d.S.x"
