@@ -17,7 +17,7 @@ from natsd.spark.errors import ClientError, ConnectionLost
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.wire.client import decode_answer
 from natsd.spark.wire.connecting import ConnectOptions
-from natsd.spark.wire.frames import FrameParser, Intake
+from natsd.spark.wire.frames import FrameHandler, FrameParser
 from tests.spark.writing import HEADERS
 
 SECOND_NS = 1_000_000_000
@@ -104,8 +104,8 @@ class ModelClient:
         self.inboxes += 1
         return f"_INBOX.{self.inboxes}"
 
-    def subscribe(self, subject: str, intake: Intake) -> None:
-        self.parser.attach(1, intake)
+    def subscribe(self, subject: str, handler: FrameHandler) -> None:
+        self.parser.attach(1, handler)
 
     def receive(self, deadline: float) -> object:
         self._live()

@@ -27,7 +27,7 @@ import pyarrow as pa
 from natsd.spark.errors import ClientError
 from natsd.spark.network.direct_read import NOT_FOUND, raise_for
 from natsd.spark.network.pull_read import PullReader
-from natsd.spark.network.range_intakes import DirectIntake
+from natsd.spark.network.range_decoders import DirectDecoder
 from natsd.spark.network.reading import Lagging, Reading
 from natsd.spark.ranges import NO_END
 from natsd.spark.wire.client import Subscription
@@ -83,43 +83,43 @@ class LastReader:
         """Read the last messages of the subjects; return False if the subjects are too many."""
         sequence: int | None = self._reading.request.first_sequence
         while sequence is not None:
-            intake, answers = self._request(subjects, sequence)
-            yield from self._read(intake)
+            decoder, answers = self._request(subjects, sequence)
+            yield from self._read(decoder)
             answers.unsubscribe()
-            if intake.status == TOO_MANY_RESULTS:
+            if decoder.status == TOO_MANY_RESULTS:
                 return False
-            sequence = self._after(intake)
+            sequence = self._after(decoder)
         return True
 
-    def _read(self, intake: DirectIntake) -> Iterator[pa.RecordBatch]:
+    def _read(self, decoder: DirectDecoder) -> Iterator[pa.RecordBatch]:
         """Yield batches until the request has ended with a status."""
         reading = self._reading
-        while not intake.status:
+        while not decoder.status:
             reading.receive()
-            reading.passed(intake)
-            if intake.batch.is_full:
-                yield reading.take(intake.batch)
+            reading.passed(decoder)
+            if decoder.batch.is_full:
+                yield reading.take(decoder.batch)
 
-    def _after(self, intake: DirectIntake) -> int | None:
+    def _after(self, decoder: DirectDecoder) -> int | None:
         """Return the first sequence of the next request; None: the read is complete.
 
         Raises Lagging, ClientError.
         """
         reading = self._reading
-        if intake.status == NOT_FOUND and NO_RESULTS in intake.status_text():
+        if decoder.status == NOT_FOUND and NO_RESULTS in decoder.status_text():
             return None
-        if intake.status == NOT_FOUND:
+        if decoder.status == NOT_FOUND:
             raise Lagging(f"{reading.client.where}: a last message was replaced while it was read")
-        raise_for(intake, reading)
-        more = intake.status_header("Nats-Num-Pending") and intake.frames
-        return intake.last + 1 if more else None
+        raise_for(decoder, reading)
+        more = decoder.status_header("Nats-Num-Pending") and decoder.frames
+        return decoder.last + 1 if more else None
 
     def _request(
         self, subjects: tuple[str, ...], sequence: int
-    ) -> tuple[DirectIntake, Subscription]:
+    ) -> tuple[DirectDecoder, Subscription]:
         reading = self._reading
         client, request = reading.client, reading.request
-        intake = DirectIntake(
+        decoder = DirectDecoder(
             reading.batch, sequence - 1, self._upto, request.start_time_ns, request.end_time_ns
         )
         body: dict[str, Any] = {
@@ -130,17 +130,17 @@ class LastReader:
         }
         if self._upto != NO_END:
             body["up_to_seq"] = self._upto
-        answers = client.subscribe(client.new_inbox(), intake)
+        answers = client.subscribe(client.new_inbox(), decoder)
         subject = f"{client.options.api}.DIRECT.GET.{request.stream}"
         client.publish(subject, json.dumps(body).encode(), answers.subject)
-        return intake, answers
+        return decoder, answers
 
     # More subjects
 
     def _by_consumer(self) -> Iterator[pa.RecordBatch]:
         reading = self._reading
         pull = PullReader(reading)
-        pull.intake.upto = self._upto
+        pull.decoder.upto = self._upto
         pull.keep_late()
         yield from pull.batches()
         subjects = pull.late_subjects

@@ -22,7 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from natsd.spark.errors import ClientError
-from natsd.spark.network.range_intakes import PullIntake
+from natsd.spark.network.range_decoders import PullDecoder
 from natsd.spark.network.reading import Reading
 from natsd.spark.rows.arrow import BatchWrapper
 from natsd.spark.rows.message_batch import MessageBatch
@@ -58,44 +58,44 @@ class PullReader:
         )
         self._asked = 0
         request = reading.request
-        self.intake = PullIntake(
+        self.decoder = PullDecoder(
             reading.batch, reading.last, reading.target, request.start_time_ns, request.end_time_ns
         )
-        self.intake.is_bare = "data" not in reading.names
+        self.decoder.is_bare = "data" not in reading.names
         self.late_subjects: list[str] = []
         self._answers: Subscription
 
     def keep_late(self) -> None:
-        """Collect the subjects of messages behind the intake's `upto` in `late_subjects`."""
-        self.intake.late = MessageBatch(["subject"], PULL_ROWS)
+        """Collect the subjects of messages behind the decoder's `upto` in `late_subjects`."""
+        self.decoder.late = MessageBatch(["subject"], PULL_ROWS)
         self._late_wrapper = BatchWrapper(["subject"])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the record batches. Raises ClientError, ApiError, DataLoss."""
-        reading, intake = self._reading, self.intake
+        reading, decoder = self._reading, self.decoder
         waiting = self._create()
-        self._answers = reading.client.subscribe(reading.client.new_inbox(), intake)
+        self._answers = reading.client.subscribe(reading.client.new_inbox(), decoder)
         try:
-            while waiting and not intake.is_complete:
+            while waiting and not decoder.is_complete:
                 self._pull()
                 reading.receive()
-                reading.passed(intake)
-                if intake.batch.is_full:
-                    yield reading.take(intake.batch)
+                reading.passed(decoder)
+                if decoder.batch.is_full:
+                    yield reading.take(decoder.batch)
                 self._take_late()
                 self._look_at_status()
-                waiting = intake.pending != 0
-            reading.look_at_gaps(intake)
+                waiting = decoder.pending != 0
+            reading.look_at_gaps(decoder)
         finally:
-            reading.leave(intake)
+            reading.leave(decoder)
             self._delete()
-        if not intake.is_complete:
+        if not decoder.is_complete:
             reading.verify_end()
         reading.wait_for_gaps()
 
     def _take_late(self) -> None:
-        late = self.intake.late
-        if late is not None and late.rows and (late.is_full or self.intake.pending == 0):
+        late = self.decoder.late
+        if late is not None and late.rows and (late.is_full or self.decoder.pending == 0):
             self.late_subjects += self._late_wrapper.take(late).column(0).to_pylist()
 
     # The consumer
@@ -132,14 +132,14 @@ class PullReader:
             config["filter_subjects"] = list(subjects)
         elif subjects or reading.request.last_per_subject:
             config["filter_subject"] = reading.subjects[0]
-        if self.intake.is_bare:
+        if self.decoder.is_bare:
             config["headers_only"] = True
         return config
 
     def _delete(self) -> None:
         """Delete the consumer and ignore errors: the server removes it after an idle minute."""
         client = self._reading.client
-        self.intake.is_over = True
+        self.decoder.is_over = True
         if client.is_connected:
             with contextlib.suppress(ClientError):
                 self._answers.unsubscribe()
@@ -150,13 +150,13 @@ class PullReader:
 
     def _pull(self) -> None:
         """Send a pull request when at most half of the requested deliveries are pending."""
-        intake, reading = self.intake, self._reading
-        if self._asked - intake.frames > self._rows // 2:
+        decoder, reading = self.decoder, self._reading
+        if self._asked - decoder.frames > self._rows // 2:
             return
         client = reading.client
-        reading.look_at_gaps(intake)
-        if intake.frames:
-            row_bytes = intake.row_bytes // intake.frames + 1
+        reading.look_at_gaps(decoder)
+        if decoder.frames:
+            row_bytes = decoder.row_bytes // decoder.frames + 1
             self._rows = max(PULL_ROWS_MIN, min(self._rows, reading.max_bytes // row_bytes))
         if not reading.request.last_per_subject:
             self._rows = max(1, min(self._rows, reading.target - reading.last))
@@ -172,26 +172,26 @@ class PullReader:
             json.dumps(body).encode(),
             self._answers.subject,
         )
-        self._asked = max(self._asked, intake.frames) + self._rows
-        intake.stop_at_frames = self._asked - self._rows // 2
+        self._asked = max(self._asked, decoder.frames) + self._rows
+        decoder.stop_at_frames = self._asked - self._rows // 2
 
     def _look_at_status(self) -> None:
         """Handle the status of a pull request that ended early. Raises ConsumerGone."""
-        intake = self.intake
-        if intake.is_out_of_order:
+        decoder = self.decoder
+        if decoder.is_out_of_order:
             raise ConsumerGone(f"{self._reading.client.where}: a delivery is missing")
-        if not intake.status:
+        if not decoder.status:
             return
-        text = intake.status_text()
-        left = intake.status_header("Nats-Pending-Messages")
-        if intake.status not in (NO_MESSAGES, REQUEST_TIMEOUT, CONFLICT):
+        text = decoder.status_text()
+        left = decoder.status_header("Nats-Pending-Messages")
+        if decoder.status not in (NO_MESSAGES, REQUEST_TIMEOUT, CONFLICT):
             raise ConsumerGone(f"{self._reading.client.where}: {text}")
         if TOO_MANY_ROWS in text:
             most = text.partition(TOO_MANY_ROWS)[2]
             self._rows = int(most) if most.isdigit() and int(most) else 1
-            self._asked = intake.frames
+            self._asked = decoder.frames
         elif left is None:
             raise ConsumerGone(f"{self._reading.client.where}: {text}")
         else:
-            self._asked = max(self._asked - left, intake.frames)
-        intake.forget_status()
+            self._asked = max(self._asked - left, decoder.frames)
+        decoder.forget_status()

@@ -19,12 +19,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from natsd.spark.errors import ApiError, ClientError, RequestTimeout
-from natsd.spark.network.range_intakes import RangeIntake
+from natsd.spark.network.range_decoders import RangeDecoder
 from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.rows.arrow import BatchWrapper
 from natsd.spark.rows.message_batch import MessageBatch
 from natsd.spark.wire.client import Client, Subscription, decode_answer
-from natsd.spark.wire.frames import Intake, Message
+from natsd.spark.wire.frames import FrameHandler, Message
 
 NO_MESSAGE: Final = 10037
 IDLE_BYTES_MAX: Final = 1024
@@ -154,8 +154,8 @@ class Reading:
 
     # Received events
 
-    def receive(self) -> Intake | None:
-        """Wait for the next event; return the intake that stopped, or None for a message.
+    def receive(self) -> FrameHandler | None:
+        """Wait for the next event; return the decoder that stopped, or None for a message.
 
         Raises RequestTimeout if the server sends no data within a request timeout.
         """
@@ -174,22 +174,22 @@ class Reading:
                     "if the server is slow, raise requestTimeout"
                 )
 
-    def passed(self, intake: RangeIntake) -> None:
-        """Advance `last` to the intake's last row, which is in the batch."""
-        self.last = max(self.last, min(intake.last, intake.upto))
+    def passed(self, decoder: RangeDecoder) -> None:
+        """Advance `last` to the decoder's last row, which is in the batch."""
+        self.last = max(self.last, min(decoder.last, decoder.upto))
 
-    def look_at_gaps(self, intake: RangeIntake) -> None:
+    def look_at_gaps(self, decoder: RangeDecoder) -> None:
         """Check at the end of a request whether missing sequences were holes or are lost."""
         minds = self.request.fail_on_data_loss and not self.request.last_per_subject
-        if intake.missing_from and minds:
-            self._loss.ask(intake.missing_from)
-            intake.missing_from = 0
+        if decoder.missing_from and minds:
+            self._loss.ask(decoder.missing_from)
+            decoder.missing_from = 0
 
-    def leave(self, intake: RangeIntake) -> None:
+    def leave(self, decoder: RangeDecoder) -> None:
         """Record the rows of a request that ended or failed, and its unchecked gap for later."""
-        self.passed(intake)
-        if intake.missing_from:
-            self._loss.note(intake.missing_from)
+        self.passed(decoder)
+        if decoder.missing_from:
+            self._loss.note(decoder.missing_from)
 
     def wait_for_gaps(self) -> None:
         """Wait until all gaps are checked. Raises DataLoss."""

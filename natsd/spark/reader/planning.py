@@ -68,13 +68,13 @@ def cut(spans: Sequence[Span], how: Cutting) -> list[Span]:
     return [
         part
         for span in spans
-        for part in pieces(
+        for part in split_evenly(
             span, max(math.ceil(span.length * wanted / total), math.ceil(span.length / length_max))
         )
     ]
 
 
-def pieces(span: Span, count: int) -> list[Span]:
+def split_evenly(span: Span, count: int) -> list[Span]:
     """Divide a range into `count` parts of equal length, or fewer if it has fewer sequences."""
     count = min(count, span.length)
     return [

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from natsd.spark.wire.frames cimport Frame, Intake
+from natsd.spark.wire.frames cimport Frame, FrameHandler
 
 
 cdef struct Text:
@@ -57,7 +57,7 @@ cdef class FoundIds:
     cdef int _grow(self) except -1 nogil
 
 
-cdef class SendWindow(Intake):
+cdef class SendWindow(FrameHandler):
     cdef readonly int64_t first             # lowest row that is not done
     cdef readonly int64_t next              # lowest row that `fill` has not handled
     cdef readonly int64_t in_flight  # rows that were sent and not answered yet

@@ -1,6 +1,6 @@
 from typing import TypeAlias
 
-from natsd.spark.wire.frames import Intake
+from natsd.spark.wire.frames import FrameHandler
 
 Column: TypeAlias = tuple[object, object, object, int]
 """A column of strings: offsets, data, validity (each a buffer, or None), and the first bit of the
@@ -51,7 +51,7 @@ class FoundIds:
     def take(self, count: int, headers: Headers, prefix: bytes, by_row: bool) -> None:
         """Add the ids of the messages that begin with the prefix, without the prefix."""
 
-class SendWindow(Intake):
+class SendWindow(FrameHandler):
     """Pending rows, from the lowest that is not done; takes the server's answers."""
 
     first: int

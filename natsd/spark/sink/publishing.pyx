@@ -31,7 +31,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from natsd.core.decimal cimport put_decimal
 from natsd.core.subject cimport subject_is_valid, subject_is_valid_literal, subject_matches
-from natsd.spark.wire.frames cimport Frame, GO_ON, Intake, STOP
+from natsd.spark.wire.frames cimport Frame, FrameHandler, GO_ON, STOP
 from natsd.store.xxh64 cimport xxh64
 
 cdef extern from "<string.h>" nogil:
@@ -458,7 +458,7 @@ cdef inline bint named(const char* name, const char* end, Text target) noexcept 
     )
 
 
-cdef class SendWindow(Intake):
+cdef class SendWindow(FrameHandler):
     """Pending rows, from the lowest that is not done; takes the server's answers."""
 
     def __cinit__(self, *_, int64_t max_rows, **__):

@@ -39,7 +39,7 @@ from natsd.spark.errors import (
 )
 from natsd.spark.wire.connecting import Address, ConnectOptions
 from natsd.spark.wire.connection import Connection, connect
-from natsd.spark.wire.frames import Intake, Message
+from natsd.spark.wire.frames import FrameHandler, Message
 
 PENDING_MAX: Final = 65_536
 NO_RESPONDERS: Final = 503
@@ -198,16 +198,16 @@ class Client:
         self.send(frame(subject, payload, reply, headers))
 
     def subscribe(
-        self, subject: str, intake: Intake | None = None, queue: str = ""
+        self, subject: str, handler: FrameHandler | None = None, queue: str = ""
     ) -> Subscription:
-        """Subscribe; with an intake, compiled code handles the messages.
+        """Subscribe; with a frame handler, compiled code handles the messages.
 
         `queue` is the queue group, "" for none. Raises ConnectionLost.
         """
         sid, self._next_sid = self._next_sid, self._next_sid + 1
         subscription = self._subscriptions[sid] = Subscription(self, subject, sid)
-        if intake is not None:
-            self.connection.parser.attach(sid, intake)
+        if handler is not None:
+            self.connection.parser.attach(sid, handler)
         self.send(f"SUB {subject} {queue + ' ' if queue else ''}{sid}\r\n".encode())
         return subscription
 
@@ -230,12 +230,12 @@ class Client:
 
     # Receiving
 
-    def receive(self, deadline: float) -> Message | Intake | None:
+    def receive(self, deadline: float) -> Message | FrameHandler | None:
         """Return the next event before `deadline` (of time.monotonic), or None.
 
-        A Message is also appended to the `pending` of its subscription. An Intake is returned if it
-        stopped the parser (STOP), so that the caller looks at its state. Blocks on the socket.
-        Raises ConnectionLost, AuthorizationError, ProtocolViolation.
+        A Message is also appended to the `pending` of its subscription. A FrameHandler is returned
+        if it stopped the parser (STOP), so that the caller looks at its state. Blocks on the
+        socket. Raises ConnectionLost, AuthorizationError, ProtocolViolation.
         """
         event = self.connection.receive(deadline)
         if isinstance(event, Message):
@@ -247,7 +247,7 @@ class Client:
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the server has read everything sent so far.
 
-        Messages that arrive meanwhile are dropped, but intakes still receive their messages.
+        Messages that arrive meanwhile are dropped, but frame handlers still receive their messages.
         `timeout_s` None: the request timeout. Raises ConnectionLost.
         """
         self.connection.pong(self._deadline(timeout_s))
@@ -261,7 +261,7 @@ class Client:
     ) -> Message:
         """Return the first answer to a request.
 
-        An Intake that stops meanwhile is not reported: the caller looks at its state afterwards.
+        A FrameHandler that stops meanwhile is not reported: the caller looks at its state later.
         `timeout_s` None: the request timeout. Blocks on the socket. Raises NoResponders,
         RequestTimeout, and what `receive` raises.
         """

@@ -21,7 +21,7 @@ cdef struct Frame:              # pointers into the receive buffer, valid until 
     size_t data_len
 
 
-cdef class Intake:
+cdef class FrameHandler:
     """Handler that takes all messages of one subscription, in compiled code."""
 
     cdef int take(self, const Frame* frame) except -1 nogil     # returns GO_ON or STOP
@@ -38,9 +38,9 @@ cdef class FrameParser:
     cdef char[USUAL_MAX] usual  # start of the last HMSG line without reply, up to its lengths
     cdef size_t usual_len       # bytes of `usual`; 0: none is memorized
     cdef size_t usual_subject_at
-    cdef dict intakes
-    cdef uint64_t[16] sids      # subscription ids of the intakes, packed
-    cdef void* sinks[16]
+    cdef dict handlers
+    cdef uint64_t[16] sids      # subscription ids of the frame handlers, packed
+    cdef void* handler_pointers[16]
     cdef int attached
     cdef readonly uint64_t frames
 
@@ -53,4 +53,4 @@ cdef class FrameParser:
     cdef bint read_usual(
         self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
     ) noexcept nogil
-    cdef void* sink_of(self, uint64_t sid) noexcept nogil
+    cdef void* handler_of(self, uint64_t sid) noexcept nogil

@@ -2,7 +2,7 @@
 
     recv_into ─▶ [ parsed │ whole frames … │ a part of one ]
                           head                            tail
-    next ─┬─ MSG, HMSG of a subscription with an Intake ─▶ Intake.take, in compiled code
+    next ─┬─ MSG, HMSG of a subscription with a FrameHandler ─▶ FrameHandler.take, in compiled code
           ├─ MSG, HMSG of another one ─▶ a Message
           └─ INFO, PING, PONG, +OK, -ERR ─▶ a Control
 
@@ -10,7 +10,7 @@ Promise
 - One buffer is reused for all frames; it grows for a larger frame, up to `frame_bytes_max`.
 - Malformed input raises ProtocolViolation and nothing else, wherever the bytes are split; nothing
   is read beyond the received bytes.
-- `next` returns None if bytes are missing, and an Intake if its `take` returned STOP.
+- `next` returns None if bytes are missing, and a FrameHandler if its `take` returned STOP.
 
 Source: https://docs.nats.io/reference/reference-protocols/nats-protocol.
 """
@@ -30,7 +30,7 @@ cdef extern from "Python.h":
 cdef enum:
     LINE_BYTES_MAX = 1 << 20    # INFO of a large cluster is long
     RECEIVE_BYTES_MIN = 1 << 16
-    INTAKES_MAX = 16
+    HANDLERS_MAX = 16
     DIGITS_MAX = 18
 
 cdef str MALFORMED = "the server sent a message whose first line is malformed"
@@ -42,7 +42,7 @@ cdef enum Found:
     STOPPED
 
 
-cdef class Intake:
+cdef class FrameHandler:
     """Handler that takes all messages of one subscription, in compiled code."""
 
     cdef int take(self, const Frame* frame) except -1 nogil:
@@ -90,7 +90,7 @@ cdef class FrameParser:
 
     def __init__(self, size_t room_bytes=1 << 20, size_t frame_bytes_max=80 << 20):
         self.frame_bytes_max = max(frame_bytes_max, <size_t> LINE_BYTES_MAX)
-        self.intakes = {}
+        self.handlers = {}
         self.make_room(max(room_bytes, <size_t> RECEIVE_BYTES_MIN))
 
     def __dealloc__(self):
@@ -123,9 +123,9 @@ cdef class FrameParser:
         self.tail += len(data)
 
     def clear(self):
-        """Reset the parser for a new connection: drop unparsed bytes and detach all intakes."""
+        """Reset the parser for a new connection: drop unparsed bytes and detach all handlers."""
         self.head = self.tail = 0
-        self.intakes.clear()
+        self.handlers.clear()
         self.attached = 0
 
     cdef int make_room(self, size_t wanted) except -1:
@@ -150,17 +150,17 @@ cdef class FrameParser:
 
     # Frames out
 
-    def attach(self, uint64_t sid, Intake intake not None):
-        """Route the messages of this subscription to the intake.
+    def attach(self, uint64_t sid, FrameHandler handler not None):
+        """Route the messages of this subscription to the frame handler.
 
-        Raises ValueError if 16 intakes are attached already.
+        Raises ValueError if 16 frame handlers are attached already.
         """
-        if self.attached == INTAKES_MAX:
-            raise ValueError("too many subscriptions with an intake")
+        if self.attached == HANDLERS_MAX:
+            raise ValueError("too many subscriptions with a frame handler")
         self.detach(sid)
-        self.intakes[sid] = intake
+        self.handlers[sid] = handler
         self.sids[self.attached] = sid
-        self.sinks[self.attached] = <void*> intake
+        self.handler_pointers[self.attached] = <void*> handler
         self.attached += 1
 
     def detach(self, uint64_t sid):
@@ -170,12 +170,12 @@ cdef class FrameParser:
             if self.sids[at] == sid:
                 self.attached -= 1
                 self.sids[at] = self.sids[self.attached]
-                self.sinks[at] = self.sinks[self.attached]
+                self.handler_pointers[at] = self.handler_pointers[self.attached]
                 break
-        self.intakes.pop(sid, None)
+        self.handlers.pop(sid, None)
 
     def next(self):
-        """Return a Message, a Control, an Intake that stopped, or None if more bytes are needed.
+        """Return a Message, a Control, a FrameHandler that stopped, or None if bytes are missing.
 
         Raises ProtocolViolation.
         """
@@ -188,7 +188,7 @@ cdef class FrameParser:
         if found == NOTHING:
             return None
         if found == STOPPED:
-            return <object> self.sink_of(frame.sid)
+            return <object> self.handler_of(frame.sid)
         if found == CONTROL:
             control = Control.__new__(Control)
             line = self.at[self.head - self.line_len:self.head].decode("utf-8", "replace").strip()
@@ -209,7 +209,7 @@ cdef class FrameParser:
         cdef const char* line
         cdef const char* end
         cdef size_t held
-        cdef void* sink
+        cdef void* handler
         while True:
             held = self.tail - self.head
             line = self.at + self.head
@@ -225,10 +225,10 @@ cdef class FrameParser:
             if not self.read_message(line, self.line_len):
                 return NOTHING
             self.frames = self.frames + 1
-            sink = self.sink_of(self.frame.sid)
-            if sink == NULL:
+            handler = self.handler_of(self.frame.sid)
+            if handler == NULL:
                 return MESSAGE
-            if (<Intake> sink).take(&self.frame) == STOP:
+            if (<FrameHandler> handler).take(&self.frame) == STOP:
                 return STOPPED
 
     cdef int read_message(self, const char* line, size_t length) except -1 nogil:
@@ -305,11 +305,11 @@ cdef class FrameParser:
         frame.reply_len = 0
         return True
 
-    cdef void* sink_of(self, uint64_t sid) noexcept nogil:
+    cdef void* handler_of(self, uint64_t sid) noexcept nogil:
         cdef int at
         for at in range(self.attached):
             if self.sids[at] == sid:
-                return self.sinks[at]
+                return self.handler_pointers[at]
         return NULL
 
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.spark.wire.frames cimport Frame, Intake
+from natsd.spark.wire.frames cimport Frame, FrameHandler
 from natsd.spark.rows.message_batch cimport MessageBatch
 from natsd.spark.network.time_stamp cimport Second
 
@@ -16,7 +16,7 @@ cdef struct Described:          # fields of a direct get's answer
     size_t own_len              # bytes of the header block that are the publisher's
 
 
-cdef class RangeIntake(Intake):
+cdef class RangeDecoder(FrameHandler):
     cdef public MessageBatch batch
     cdef public uint64_t last               # last sequence seen; messages up to it are dropped
     cdef public uint64_t upto               # rows behind it are dropped
@@ -41,14 +41,14 @@ cdef class RangeIntake(Intake):
     cdef int keep_status(self, const Frame* frame) except -1 nogil
 
 
-cdef class DirectIntake(RangeIntake):
+cdef class DirectDecoder(RangeDecoder):
     cdef Second second           # last parsed second of a time stamp
 
     cdef bint describe(self, const Frame* frame, Described* to) noexcept nogil
     cdef bint describe_bare(self, const Frame* frame, Described* to) noexcept nogil
 
 
-cdef class PullIntake(RangeIntake):
+cdef class PullDecoder(RangeDecoder):
     cdef public uint64_t consumer_sequence  # consumer sequence of the last delivery
     cdef public bint is_out_of_order        # a delivery is missing
     cdef public bint is_bare                # headers_only: `Nats-Msg-Size` is removed

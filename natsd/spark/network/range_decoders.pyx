@@ -43,7 +43,7 @@ cdef enum Name:                 # headers that servers add, in the server's orde
     MSG_SIZE
 
 
-cdef class RangeIntake(Intake):
+cdef class RangeDecoder(FrameHandler):
     """Base of both parsers: which rows are wanted, and what was received.
 
     Rows begin behind the sequence `after` and end with `upto`; `start_ns` (inclusive) and `end_ns`
@@ -139,7 +139,7 @@ cdef class RangeIntake(Intake):
         return True
 
 
-cdef class DirectIntake(RangeIntake):
+cdef class DirectDecoder(RangeDecoder):
     """Parser of the answers to one batched DIRECT.GET."""
 
     cdef int take(self, const Frame* frame) except -1 nogil:
@@ -228,7 +228,7 @@ cdef class DirectIntake(RangeIntake):
         return good and found & NEEDED == NEEDED
 
 
-cdef class PullIntake(RangeIntake):
+cdef class PullDecoder(RangeDecoder):
     """Parser of the deliveries of a pull consumer without acknowledgements."""
 
     cdef int take(self, const Frame* frame) except -1 nogil:
