@@ -2,7 +2,7 @@
 
 def answer(ask: Ask) -> bytes | None: ...
 
-with FakeServer(answer) as server: Client(options(server.url))
+with FakeServer(answer) as server: NatsClient(options(server.url))
 
 Promise
 - Each PUB is handed to `answer`, in its order; what it returns is sent as it is. `frame_to` makes

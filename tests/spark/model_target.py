@@ -1,7 +1,7 @@
 """A target in memory that forgets every message id at once, and crashes where it is told to.
 
-It stands where a Client does: frames of a task are parsed here in plain Python, stored in a list,
-and answered through the real FrameParser. What a crash leaves is what was stored, and the records.
+It stands where a NatsClient does: frames of a task are parsed here in plain Python, stored in a
+list, and answered through the real FrameParser. What a crash leaves is what was stored, and the records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from natsd.spark.errors import ClientError, ConnectionLost
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.wire.client import decode_answer
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.connecting import ClientOptions
 from natsd.spark.wire.frames import FrameHandler, FrameParser
 from tests.spark.writing import HEADERS
 
@@ -56,7 +56,7 @@ class ModelServer:
     def rows(self) -> list[tuple[str, bytes]]:
         return [(message.subject, message.data) for message in self.stored]
 
-    def read(self, _: ConnectOptions, request: RangeRequest) -> Iterator[pa.RecordBatch]:
+    def read(self, _: ClientOptions, request: RangeRequest) -> Iterator[pa.RecordBatch]:
         wanted = [
             list({name: [value] for name, value in message.headers}.items())
             for sequence, message in enumerate(self.stored, 1)
@@ -87,14 +87,14 @@ class ModelClient:
 
     def __init__(self, server: ModelServer, fate: Callable[[int], str] = lambda _: "store") -> None:
         self.server = server
-        self.options = ConnectOptions()
+        self.options = ClientOptions()
         self.fate = fate
         self.arrived = 0
         self.is_dead = False
         self.inboxes = 0
         self.parser = FrameParser()
 
-    # As a Client
+    # As a NatsClient
 
     def reconnect(self) -> None:
         self._live()

@@ -41,14 +41,14 @@ from natsd.spark.jobs.audit_findings import (
     MISSING,
     TIME_ORDER,
     Audited,
-    Finding,
-    StreamState,
+    AuditFinding,
+    ReplicaStreamState,
 )
 from natsd.spark.jobs.audit_replica import Replica, look_at, names_of
 from natsd.spark.jobs.audit_tasks import AuditTask
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance
-from natsd.spark.stored.stored_ranges import NO_KEYS, StoreKeys, StreamPlan
+from natsd.spark.stored.stored_ranges import NO_KEYS, StoredStreamPlan, StoreKeys
 from natsd.store.sequence_set import SequenceSet
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class _Audit:
         self._audited = audited
         self._limit = limit
         self._advance = advance
-        self._states: dict[tuple[int, str], StreamState] = {}
+        self._states: dict[tuple[int, str], ReplicaStreamState] = {}
 
     def run(self) -> None:
         """Run both passes."""
@@ -141,7 +141,7 @@ class _Audit:
 
     def _tasks(
         self,
-        chunks: Callable[[int, StreamPlan], tuple[int, int, bytes] | None],
+        chunks: Callable[[int, StoredStreamPlan], tuple[int, int, bytes] | None],
         *,
         rows: bool = False,
     ) -> list[AuditTask]:
@@ -167,7 +167,7 @@ class _Audit:
                 ]
         return tasks
 
-    def _partitions(self, plan: StreamPlan) -> int:
+    def _partitions(self, plan: StoredStreamPlan) -> int:
         return max(self._spark.sparkContext.defaultParallelism, plan.size_bytes // TASK_BYTES)
 
     def _run(self, tasks: list[AuditTask]) -> DataFrame:
@@ -180,7 +180,7 @@ class _Audit:
     def _note_states(self) -> None:
         for number, replica in enumerate(self._replicas):
             for stream, plan in replica.plans.items():
-                state = StreamState(
+                state = ReplicaStreamState(
                     replica.name,
                     stream,
                     plan.first_sequence,
@@ -209,7 +209,7 @@ class _Audit:
             place = told["file"], told.get("offset", 0), told["what"]
             if place not in known:
                 self._audited.add(
-                    Finding(
+                    AuditFinding(
                         kind,
                         name,
                         row.stream,
@@ -298,7 +298,9 @@ class _Audit:
             for row in pairs.orderBy("replica", "stream", "a").limit(self._limit).collect():
                 name = self._replicas[row.replica].name
                 what = text.format(abs(row.b - row.before) / 10**9, row.before_seq)
-                self._audited.findings.append(Finding(kind, name, row.stream, row.a, row.a, what))
+                self._audited.findings.append(
+                    AuditFinding(kind, name, row.stream, row.a, row.a, what)
+                )
         finally:
             pairs.unpersist()
         if total:
@@ -322,7 +324,7 @@ class _Audit:
     def _compare(self, found: DataFrame) -> None:
         if len(self._replicas) < 2:
             return
-        plans: dict[str, dict[int, StreamPlan]] = {}
+        plans: dict[str, dict[int, StoredStreamPlan]] = {}
         for number, replica in enumerate(self._replicas):
             for stream, plan in replica.plans.items():
                 plans.setdefault(stream, {})[number] = plan

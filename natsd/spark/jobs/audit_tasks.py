@@ -68,7 +68,7 @@ class _Running:
 
     def __init__(self, task: AuditTask) -> None:
         self._task = task
-        self._rows = Rows(task.replica, task.blocks.request.stream)
+        self._rows = AuditBatchFactory(task.replica, task.blocks.request.stream)
         wanted = None if task.chunks is None else SequenceSet.decode(task.chunks)
         self._digests = Digests(wanted)
 
@@ -143,7 +143,7 @@ def damage_of(
             yield {"first": first, "last": last, "what": what, "file": ""}
 
 
-class Rows:
+class AuditBatchFactory:
     """Factory of batches of SCHEMA."""
 
     def __init__(self, replica: int, stream: str) -> None:

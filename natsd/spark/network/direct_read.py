@@ -25,7 +25,7 @@ import pyarrow as pa
 from natsd.spark.errors import ClientError, NoResponders
 from natsd.spark.network.range_decoders import DirectDecoder
 from natsd.spark.network.reading import Lagging, Reading
-from natsd.spark.wire.client import Subscription
+from natsd.spark.wire.client import ClientSubscription
 
 REQUEST_ROWS: Final = 50_000
 REQUEST_ROWS_MIN: Final = 64
@@ -50,7 +50,7 @@ TOO_MANY_REQUESTS = 429
 class Slot:
     """A pending request and its received rows."""
 
-    def __init__(self, decoder: DirectDecoder, answers: Subscription, rows: int) -> None:
+    def __init__(self, decoder: DirectDecoder, answers: ClientSubscription, rows: int) -> None:
         self.decoder = decoder
         self.answers = answers
         self.rows = rows
@@ -136,7 +136,7 @@ class DirectReader:
         }
         return Slot(decoder, self._send(body, decoder), rows)
 
-    def _send(self, body: dict[str, Any], decoder: DirectDecoder) -> Subscription:
+    def _send(self, body: dict[str, Any], decoder: DirectDecoder) -> ClientSubscription:
         client = self._reading.client
         subject = f"{client.options.api}.DIRECT.GET.{self._reading.request.stream}"
         answers = client.subscribe(client.new_inbox(), decoder)

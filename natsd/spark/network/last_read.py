@@ -30,7 +30,7 @@ from natsd.spark.network.pull_read import PullReader
 from natsd.spark.network.range_decoders import DirectDecoder
 from natsd.spark.network.reading import Lagging, Reading
 from natsd.spark.ranges import NO_END
-from natsd.spark.wire.client import Subscription
+from natsd.spark.wire.client import ClientSubscription
 
 TOO_MANY_RESULTS: Final = 413
 NO_RESULTS: Final = "No Results"
@@ -53,7 +53,7 @@ class LastReader:
         self._upto = reading.target if bounded else NO_END
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches. Raises ClientError, ApiError."""
+        """Yield the record batches. Raises ClientError, JetStreamApiError."""
         reading = self._reading
         try:
             for batch in self._batches():
@@ -116,7 +116,7 @@ class LastReader:
 
     def _request(
         self, subjects: tuple[str, ...], sequence: int
-    ) -> tuple[DirectDecoder, Subscription]:
+    ) -> tuple[DirectDecoder, ClientSubscription]:
         reading = self._reading
         client, request = reading.client, reading.request
         decoder = DirectDecoder(

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsd.spark.errors import (
-    ApiError,
     ConnectionLost,
+    JetStreamApiError,
     NoResponders,
     ProtocolViolation,
     RequestTimeout,
@@ -32,8 +32,8 @@ from natsd.spark.network.pull_read import ConsumerGone, PullReader
 from natsd.spark.network.reading import Lagging, Reading
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.rows.columns import NAMES, checked
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import ClientOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +54,7 @@ BACKOFF_DOUBLINGS_MAX: Final = 6
 
 
 def read_range(
-    connect: ConnectOptions,
+    connect: ClientOptions,
     request: RangeRequest,
     names: Sequence[str] = NAMES,
     max_rows: int = 10_000,
@@ -65,13 +65,13 @@ def read_range(
 
     The batches have the columns `names`.
 
-    Blocks on the network. `sleep` takes seconds. Raises DataLoss, ApiError, AuthorizationError,
-    ConnectError, ClientError.
+    Blocks on the network. `sleep` takes seconds. Raises DataLoss, JetStreamApiError,
+    AuthorizationError, ConnectError, ClientError.
     """
     chosen = checked(names)
     if request.is_empty:
         return
-    with Client(connect, sleep) as client:
+    with NatsClient(connect, sleep) as client:
         reading = Reading(client, request, chosen, max_rows, max_bytes)
         failures = 0
         while True:
@@ -81,8 +81,8 @@ def read_range(
                 if not reading.is_done:
                     yield from reader_of(reading).batches()
                 break
-            except (*RETRIED, ApiError) as error:
-                if isinstance(error, ApiError) and error.code != UNAVAILABLE:
+            except (*RETRIED, JetStreamApiError) as error:
+                if isinstance(error, JetStreamApiError) and error.code != UNAVAILABLE:
                     raise
                 failures = 1 if reading.last > before else failures + 1
                 if failures > connect.retries:

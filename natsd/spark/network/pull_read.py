@@ -26,7 +26,7 @@ from natsd.spark.network.range_decoders import PullDecoder
 from natsd.spark.network.reading import Reading
 from natsd.spark.rows.arrow import BatchWrapper
 from natsd.spark.rows.message_batch import MessageBatch
-from natsd.spark.wire.client import Subscription
+from natsd.spark.wire.client import ClientSubscription
 
 PULL_ROWS: Final = 20_000
 PULL_ROWS_MIN: Final = 64
@@ -63,7 +63,7 @@ class PullReader:
         )
         self.decoder.is_bare = "data" not in reading.names
         self.late_subjects: list[str] = []
-        self._answers: Subscription
+        self._answers: ClientSubscription
 
     def keep_late(self) -> None:
         """Collect the subjects of messages behind the decoder's `upto` in `late_subjects`."""
@@ -71,7 +71,7 @@ class PullReader:
         self._late_wrapper = BatchWrapper(["subject"])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches. Raises ClientError, ApiError, DataLoss."""
+        """Yield the record batches. Raises ClientError, JetStreamApiError, DataLoss."""
         reading, decoder = self._reading, self.decoder
         waiting = self._create()
         self._answers = reading.client.subscribe(reading.client.new_inbox(), decoder)
@@ -101,7 +101,10 @@ class PullReader:
     # The consumer
 
     def _create(self) -> bool:
-        """Create the consumer; return whether it has messages. Raises ApiError, ClientError."""
+        """Create the consumer; return whether it has messages.
+
+        Raises JetStreamApiError, ClientError.
+        """
         subject = f"CONSUMER.CREATE.{self._stream}.{self._name}"
         body = {"stream_name": self._stream, "config": self._config(), "action": "create"}
         answer = self._reading.client.api(subject, body)

@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from natsd.spark.errors import ApiError, ClientError, RequestTimeout
+from natsd.spark.errors import ClientError, JetStreamApiError, RequestTimeout
 from natsd.spark.network.range_decoders import RangeDecoder
 from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.rows.arrow import BatchWrapper
 from natsd.spark.rows.message_batch import MessageBatch
-from natsd.spark.wire.client import Client, Subscription, decode_answer
+from natsd.spark.wire.client import ClientSubscription, NatsClient, decode_answer
 from natsd.spark.wire.frames import FrameHandler, Message
 
 NO_MESSAGE: Final = 10037
@@ -37,7 +37,7 @@ class Lagging(ClientError):
     """The replica that answered does not have all messages yet."""
 
 
-class StreamInfo:
+class StreamReadInfo:
     """The parts of an answer to STREAM.INFO that a read needs.
 
     `first` and `last` are sequences; `is_kept`: retention is by limits, so reads have no effect on
@@ -63,7 +63,7 @@ class Reading:
 
     def __init__(
         self,
-        client: Client,
+        client: NatsClient,
         request: RangeRequest,
         names: tuple[str, ...],
         max_rows: int,
@@ -77,7 +77,7 @@ class Reading:
         self.last = request.first_sequence - 1
         self.batch = self.new_batch()
         self._wrapper = BatchWrapper(names)
-        self.info: StreamInfo
+        self.info: StreamReadInfo
         self.target = 0
         self._loss = LossWatch(self)
 
@@ -106,7 +106,7 @@ class Reading:
     def begin(self) -> None:
         """Request the stream's state, at the start and after each failure.
 
-        Raises DataLoss, ApiError, ClientError.
+        Raises DataLoss, JetStreamApiError, ClientError.
         """
         self.info = self.read_info(self.client.api(f"STREAM.INFO.{self.request.stream}"))
         self.target = min(self.request.last_sequence, self.info.last)
@@ -114,10 +114,10 @@ class Reading:
             self._loss.check(self.last + 1, self.info.first)
             self._loss.begin()
 
-    def read_info(self, answer: dict[str, Any]) -> StreamInfo:
+    def read_info(self, answer: dict[str, Any]) -> StreamReadInfo:
         """Parse an answer to STREAM.INFO. Raises ClientError if it is malformed."""
         try:
-            return StreamInfo(answer, self.client.info)
+            return StreamReadInfo(answer, self.client.info)
         except (KeyError, TypeError, ValueError):
             raise ClientError(
                 f"{self.client.where}: the answer to STREAM.INFO is not understood"
@@ -143,7 +143,7 @@ class Reading:
         try:
             answer = self.client.api(f"STREAM.MSG.GET.{self.request.stream}", body)
             return int(answer["message"]["seq"])
-        except ApiError as error:
+        except JetStreamApiError as error:
             if error.err_code == NO_MESSAGE:
                 return None
             raise
@@ -206,7 +206,7 @@ class LossWatch:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._answers: Subscription | None = None
+        self._answers: ClientSubscription | None = None
         self._asked = 0
         self._next = 0
 

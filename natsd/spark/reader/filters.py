@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.core.subject import is_literal, is_valid_publish
-from natsd.spark.offsets import StreamState
+from natsd.spark.offsets import SourceStreamState
 from natsd.spark.subject_filters import Patterns, in_common
 from natsd.spark.times import time_us
 
@@ -44,7 +44,7 @@ class Selection:
     is_empty: bool = False
     last_per_subject: bool = False
 
-    def wants(self, stream: StreamState) -> bool:
+    def wants(self, stream: SourceStreamState) -> bool:
         """Return whether the stream is part of the selection."""
         return not self.is_empty and (self.streams is None or stream.name in self.streams)
 

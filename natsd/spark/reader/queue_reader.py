@@ -34,12 +34,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from natsd.spark.errors import ApiError
+from natsd.spark.errors import JetStreamApiError
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.reader.batch_reader import Tasks
 from natsd.spark.reader.runs import Run, clusters, expanded, runs_of
-from natsd.spark.reader.streams import Choice, Streams
-from natsd.spark.wire.client import Client
+from natsd.spark.reader.streams import Choice, ServerStreams
+from natsd.spark.wire.client import NatsClient
 from natsd.spark.wire.frames import Message
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.plan = plan
         self.tasks = tasks
         self._clock = clock
-        self._streams = Streams(tasks.connect, Choice((plan.stream,)))
+        self._streams = ServerStreams(tasks.connect, Choice((plan.stream,)))
         self._is_ready = False
         self._reply_of: dict[int, str] = {}
         self._committed: set[int] = set()
@@ -199,7 +199,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         where = f"{self.plan.stream}.{self.plan.consumer}"
         try:
             config = self._streams.api(f"CONSUMER.INFO.{where}")["config"]
-        except ApiError as error:
+        except JetStreamApiError as error:
             if error.err_code != CONSUMER_NOT_FOUND:
                 raise
             body = {"stream_name": self.plan.stream, "config": self._config()}
@@ -230,7 +230,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             **filters,
         }
 
-    def _fetch(self, client: Client) -> list[int]:
+    def _fetch(self, client: NatsClient) -> list[int]:
         """Fetch a batch; return its sequences, without committed ones and duplicates."""
         inbox = client.new_inbox()
         subscription = client.subscribe(inbox)
@@ -251,7 +251,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         client.flush()
         return list(fetched)
 
-    def _take(self, client: Client, message: Message, fetched: dict[int, None]) -> None:
+    def _take(self, client: NatsClient, message: Message, fetched: dict[int, None]) -> None:
         delivery = Delivery.of(message.reply)
         sequence = delivery.sequence
         self._pending = delivery.pending
@@ -276,7 +276,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._streams.ask(lambda client: self._acknowledge(client, known))
         self._committed |= done - set(known) - self._acknowledged_before(done - set(known))
 
-    def _acknowledge(self, client: Client, sequences: Iterable[int]) -> None:
+    def _acknowledge(self, client: NatsClient, sequences: Iterable[int]) -> None:
         """Acknowledge messages; forget their ack subjects after the server has read everything.
 
         An ack subject is valid on any connection.

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
 from natsd.spark.errors import ClientError
-from natsd.spark.sink.state_bucket import Entry, StateBucket, token
+from natsd.spark.sink.state_bucket import BucketEntry, StateBucket, token
 
 LEASE_S: Final = 5.0
 REFUSED_MAX: Final = 10_000
@@ -42,7 +42,7 @@ class TakenOver(WriteError):
 
 
 @dataclass(frozen=True)
-class Job:
+class WriteJob:
     """A unit that is written once: a query's batch, or a version of a transaction."""
 
     application: str
@@ -110,13 +110,13 @@ class BeginRecord:
         return cls(**{**value, "targets": targets, "refused": tuple(value["refused"])})
 
 
-def fence_of(bucket: StateBucket, job: Job) -> int | None:
+def fence_of(bucket: StateBucket, job: WriteJob) -> int | None:
     """Return the highest complete version; None: no version is. Raises ClientError."""
     entry = bucket.get(job.fence_key)
     return None if entry is None else int(entry.value["version"])
 
 
-def raise_fence(bucket: StateBucket, job: Job) -> None:
+def raise_fence(bucket: StateBucket, job: WriteJob) -> None:
     """Mark this version, and all before it, as complete. Raises ClientError, WriteError."""
     value = {"version": job.version}
     for _ in range(10):
@@ -160,7 +160,7 @@ class Lease:
             if entry is not None and self._take(entry, sleep):
                 return
 
-    def _take(self, entry: Entry, sleep: Callable[[float], None]) -> bool:
+    def _take(self, entry: BucketEntry, sleep: Callable[[float], None]) -> bool:
         left = BeginRecord.decode(entry.value)
         if left.owner == self.record.owner:  # the answer to this write was lost
             self.confirm()
@@ -186,7 +186,7 @@ class Lease:
         self._hold(revision, started)
         return True
 
-    def _left_s(self, entry: Entry) -> float:
+    def _left_s(self, entry: BucketEntry) -> float:
         """Return the seconds that the owner may still use the record.
 
         If the server does not report its time, a full lease is counted from when the record was
@@ -246,7 +246,7 @@ class Lease:
 
 
 def batch_floors(
-    bucket: StateBucket, job: Job, run: str, floors: dict[str, Floor]
+    bucket: StateBucket, job: WriteJob, run: str, floors: dict[str, Floor]
 ) -> tuple[dict[str, Floor], bool]:
     """Return the floors of a batch with an id column, shared by all its tasks.
 

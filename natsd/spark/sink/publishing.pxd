@@ -1,4 +1,4 @@
-"""Rows, FoundIds and SendWindow, the compiled part of the sink (publishing.pyx)."""
+"""RowBatch, FoundIds and SendWindow, the compiled part of the sink (publishing.pyx)."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -28,7 +28,7 @@ cdef struct Maps:               # Arrow column of headers
     Strings values
 
 
-cdef class Rows:
+cdef class RowBatch:
     cdef readonly int64_t count
     cdef list _held  # buffers that the pointers below need alive
     cdef Strings _subjects
@@ -89,7 +89,7 @@ cdef class SendWindow(FrameHandler):
     cdef Py_ssize_t _out_capacity
 
     cdef int take(self, const Frame* frame) except -1 nogil
-    cdef int _put(self, Rows rows, int64_t index, int64_t row) except -1 nogil
+    cdef int _put(self, RowBatch rows, int64_t index, int64_t row) except -1 nogil
     cdef int _reserve(self, Py_ssize_t size) except -1 nogil
     cdef void _done(self, int64_t row, uint8_t target, uint64_t sequence) noexcept nogil
     cdef void _advance(self) noexcept nogil
@@ -97,5 +97,5 @@ cdef class SendWindow(FrameHandler):
     cdef bint _is_target(self, const char* name, const char* end) noexcept nogil
     cdef bint _has_room(self) noexcept nogil
     cdef bint _was_found(
-        self, Rows rows, int64_t index, int64_t row, FoundIds found
+        self, RowBatch rows, int64_t index, int64_t row, FoundIds found
     ) noexcept nogil

@@ -16,7 +16,7 @@ class RowProblem(Exception):
     row: int
     def __init__(self, row: int, reason: str) -> None: ...
 
-class Rows:
+class RowBatch:
     """The columns of one Arrow batch, read in place."""
 
     count: int
@@ -76,13 +76,13 @@ class SendWindow(FrameHandler):
     def connected(self, inbox: bytes) -> None:
         """Expect answers at `inbox<row>`, and mark all pending rows as unsent."""
 
-    def fill(self, rows: Rows, base: int, last: int, found: FoundIds | None = None) -> None:
+    def fill(self, rows: RowBatch, base: int, last: int, found: FoundIds | None = None) -> None:
         """Write frames of rows from `next` to `last` while there is room; rows[0] is row `base`.
 
         Rows that are in `found` become done instead.
         """
 
-    def resend(self, rows: Rows, base: int) -> None:
+    def resend(self, rows: RowBatch, base: int) -> None:
         """Write frames of the refused rows among these while there is room."""
 
     def acknowledge(self, row: int, stream: bytes, sequence: int, duplicate: bool) -> None:

@@ -1,8 +1,8 @@
 """Rows of Arrow columns become publishes, and the server's answers mark rows as done.
 
 Promise
-- `Rows` reads an Arrow batch's buffers in place. `check` finds the first row that no server could
-  store; `digest` chains the content of rows, in order, into 64 bits.
+- `RowBatch` reads an Arrow batch's buffers in place. `check` finds the first row that no server
+  could store; `digest` chains the content of rows, in order, into 64 bits.
 - `FoundIds` stores message ids as 128 bits of hash: an accidental collision is likely only at about
   2^60 messages. Memory: 32 to 64 bytes per id.
 - `SendWindow` knows of each pending row whether it is acknowledged. At most `max_rows` rows and
@@ -167,7 +167,7 @@ cdef class RowProblem(Exception):
         self.row = row
 
 
-cdef class Rows:
+cdef class RowBatch:
     """The columns of one Arrow batch, read in place."""
 
     def __init__(self, int64_t count, subjects, data, headers=None, ids=None):
@@ -522,7 +522,7 @@ cdef class SendWindow(FrameHandler):
         self._out_end = 0
         self.refusals.clear()
 
-    def fill(self, Rows rows, int64_t base, int64_t last, FoundIds found=None):
+    def fill(self, RowBatch rows, int64_t base, int64_t last, FoundIds found=None):
         """Write frames of rows from `next` to `last` while there is room; rows[0] is row `base`.
 
         Rows that are in `found` become done instead.
@@ -545,7 +545,7 @@ cdef class SendWindow(FrameHandler):
                 self.next = row + 1
         self._advance()
 
-    def resend(self, Rows rows, int64_t base):
+    def resend(self, RowBatch rows, int64_t base):
         """Write frames of the refused rows among these while there is room."""
         cdef int64_t row
         cdef int64_t first = max(base, self.first)
@@ -692,7 +692,7 @@ cdef class SendWindow(FrameHandler):
         )
 
     cdef bint _was_found(
-        self, Rows rows, int64_t index, int64_t row, FoundIds found
+        self, RowBatch rows, int64_t index, int64_t row, FoundIds found
     ) noexcept nogil:
         cdef char[24] digits
         cdef Text text
@@ -718,7 +718,7 @@ cdef class SendWindow(FrameHandler):
         self._out_capacity = capacity
         return 0
 
-    cdef int _put(self, Rows rows, int64_t index, int64_t row) except -1 nogil:
+    cdef int _put(self, RowBatch rows, int64_t index, int64_t row) except -1 nogil:
         cdef Text subject = text_at(&rows._subjects, index)
         cdef Text data = text_at(&rows._data, index)
         cdef Text message_id

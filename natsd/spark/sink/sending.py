@@ -25,19 +25,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from natsd.spark.errors import (
-    ApiError,
     AuthorizationError,
     ClientError,
     ConnectError,
     ConnectionLost,
+    JetStreamApiError,
     NoResponders,
     ProtocolViolation,
     RequestTimeout,
 )
 from natsd.spark.sink.begin_records import REFUSED_MAX, Floor, Lease, WriteError
-from natsd.spark.sink.publishing import FoundIds, Rows, SendWindow
-from natsd.spark.sink.targets import Targets, no_stream, stream_of
-from natsd.spark.wire.client import Client
+from natsd.spark.sink.publishing import FoundIds, RowBatch, SendWindow
+from natsd.spark.sink.targets import TargetStreams, no_stream, stream_of
+from natsd.spark.wire.client import NatsClient
 
 WAIT_S: Final = 0.25
 PAUSE_S: Final = 0.05
@@ -60,8 +60,8 @@ class Sender:
 
     def __init__(
         self,
-        client: Client,
-        targets: Targets,
+        client: NatsClient,
+        targets: TargetStreams,
         lease: Lease,
         window: SendWindow,
         find: Callable[[], FoundIds],
@@ -74,7 +74,7 @@ class Sender:
         self.found: FoundIds | None = None
         self._find = find
         self._ack_timeout_s = ack_timeout_s
-        self._batches: deque[tuple[int, Rows]] = deque()
+        self._batches: deque[tuple[int, RowBatch]] = deque()
         self._end = window.first
         self._is_in_order = True
         self._progress_at = time.monotonic()
@@ -83,7 +83,7 @@ class Sender:
         self._resend_at: float | None = None
         self._attach()
 
-    def add(self, base: int, rows: Rows) -> None:
+    def add(self, base: int, rows: RowBatch) -> None:
         """Add rows to be sent; the first of them is row `base` of the task."""
         for target in self.targets.found.values():
             self.window.add_target(target.wire_name)
@@ -283,7 +283,7 @@ class Sender:
                 raise
             except (*LOST, ConnectError) as again:
                 error = again
-            except ApiError as again:
+            except JetStreamApiError as again:
                 if again.code not in (429, 503):
                     raise
                 error = again

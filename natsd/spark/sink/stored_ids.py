@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.sink.begin_records import Floor, WriteError
 from natsd.spark.sink.publishing import FoundIds
-from natsd.spark.sink.targets import Targets
+from natsd.spark.sink.targets import TargetStreams
 from natsd.spark.sink.written_columns import maps
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.connecting import ClientOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ReadHeaders: TypeAlias = "Callable[[ConnectOptions, RangeRequest], Iterator[pa.RecordBatch]]"
+ReadHeaders: TypeAlias = "Callable[[ClientOptions, RangeRequest], Iterator[pa.RecordBatch]]"
 
 
-def read_headers(options: ConnectOptions, request: RangeRequest) -> Iterator[pa.RecordBatch]:
+def read_headers(options: ClientOptions, request: RangeRequest) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range with one column, `headers`. Raises ClientError."""
     from natsd.spark.network.network_read import read_range
 
@@ -34,7 +34,7 @@ def read_headers(options: ConnectOptions, request: RangeRequest) -> Iterator[pa.
 
 
 def stored_ids(
-    targets: Targets,
+    targets: TargetStreams,
     floors: Mapping[str, Floor],
     prefix: bytes,
     *,

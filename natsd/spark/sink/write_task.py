@@ -36,21 +36,21 @@ from natsd.spark.sink.begin_records import (
     LEASE_S,
     BeginRecord,
     Floor,
-    Job,
     Lease,
     WriteError,
+    WriteJob,
     batch_floors,
     fence_of,
 )
 from natsd.spark.sink.pacing import paced
-from natsd.spark.sink.publishing import FoundIds, RowProblem, Rows, SendWindow
+from natsd.spark.sink.publishing import FoundIds, RowBatch, RowProblem, SendWindow
 from natsd.spark.sink.sending import LOST, Sender
 from natsd.spark.sink.state_bucket import StateBucket
 from natsd.spark.sink.stored_ids import ReadHeaders, read_headers, stored_ids
-from natsd.spark.sink.targets import Targets
+from natsd.spark.sink.targets import TargetStreams
 from natsd.spark.sink.written_columns import WrittenColumns
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import ClientOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +73,7 @@ class WriteOptions:
     txnAppId and txnVersion; None: not given.
     """
 
-    connect: ConnectOptions = field(default_factory=ConnectOptions)
+    connect: ClientOptions = field(default_factory=ClientOptions)
     stream: str | None = None
     application: str | None = None
     version: int | None = None
@@ -89,7 +89,7 @@ class WriteOptions:
 class Task:
     """One attempt of one partition of a job; `run` identifies one execution of the job."""
 
-    job: Job
+    job: WriteJob
     partition: int
     attempt: int
     run: str
@@ -128,7 +128,7 @@ def write_task(
     first = next(rows, None)
     if first is None:
         return Written(task)
-    with Client(options.connect) as client:
+    with NatsClient(options.connect) as client:
         attempt = Attempt(options, columns, task, client, read)
         return attempt.run(first, chain([first], rows))
 
@@ -141,7 +141,7 @@ class Attempt:
         options: WriteOptions,
         columns: WrittenColumns,
         task: Task,
-        client: Client,
+        client: NatsClient,
         read: ReadHeaders,
     ) -> None:
         self.options = options
@@ -149,14 +149,14 @@ class Attempt:
         self.client = client
         self.by_id = columns.id is not None
         self.bucket = StateBucket(client, options.state_bucket)
-        self.targets = Targets(client, options.stream)
+        self.targets = TargetStreams(client, options.stream)
         self._read = read
         self._sender: Sender | None = None
         self._base = 0
         self._digest = 0
         self._is_rerun = False
 
-    def run(self, first: Rows, batches: Iterator[Rows]) -> Written:
+    def run(self, first: RowBatch, batches: Iterator[RowBatch]) -> Written:
         """Write all rows; `first` is the first of `batches`. Raises WriteError, ClientError."""
         if self._ask(self._is_fenced):
             return Written(self.task, was_done=True)
@@ -176,7 +176,7 @@ class Attempt:
         fence = fence_of(self.bucket, self.task.job)
         return fence is not None and self.task.job.version <= fence
 
-    def _begin(self, first: Rows) -> Lease:
+    def _begin(self, first: RowBatch) -> Lease:
         """Create or take over the begin record, with `first` as the planned rows."""
         floors = {name: target.floor for name, target in self.targets.found.items()}
         self._ask(lambda: self._batch_floors(floors))
@@ -227,12 +227,12 @@ class Attempt:
 
     # Rows
 
-    def _write(self, batches: Iterator[Rows]) -> None:
+    def _write(self, batches: Iterator[RowBatch]) -> None:
         before = self.lease.before
         verify = before if before is not None and not self.by_id else None
         sender = self._sender = self._new_sender(verify)
         skipped = verify.rows if verify is not None else 0
-        held: list[tuple[int, Rows]] = []
+        held: list[tuple[int, RowBatch]] = []
         for rows in batches:
             if self._base:
                 self._ask(partial(self._check, rows))
@@ -271,7 +271,7 @@ class Attempt:
         state = self._sender.state() if self._sender else {}
         self.lease.change(**{**state, "planned": self._base, "digest": digest})
 
-    def _check(self, rows: Rows) -> None:
+    def _check(self, rows: RowBatch) -> None:
         try:
             rows.check(self.client.max_payload)
         except RowProblem as problem:
@@ -280,7 +280,7 @@ class Attempt:
             ) from None
         self.targets.cover(rows)
 
-    def _digest_of(self, rows: Rows, first: int, last: int, digest: int) -> int:
+    def _digest_of(self, rows: RowBatch, first: int, last: int, digest: int) -> int:
         return 0 if self.by_id else rows.digest(first, last, digest)
 
     @staticmethod

@@ -34,10 +34,10 @@ from natsd.spark.stored.store_hold import LOCK_NAME, hold, open_key
 from natsd.spark.stored.stored_ranges import (
     NO_KEYS,
     BlockPart,
+    StoredStreamPlan,
     StoreKeys,
     StoreNotReadable,
     StorePlace,
-    StreamPlan,
 )
 from natsd.store.block_identity import place_of
 from natsd.store.check import (
@@ -126,12 +126,12 @@ class StoreDirectory:
         assert isinstance(config, dict)
         return config
 
-    def plan(self, stream: str, account: str = GLOBAL_ACCOUNT) -> StreamPlan:
+    def plan(self, stream: str, account: str = GLOBAL_ACCOUNT) -> StoredStreamPlan:
         """Return the plan of the stream's live messages."""
         directory = self._stream(stream, account) / MESSAGES
         place = StorePlace(stream, str(self.root), str(directory), keys=self.keys)
         if not self._disk.is_directory(directory):
-            return StreamPlan(place, 1, 0, ())
+            return StoredStreamPlan(place, 1, 0, ())
         data_key = open_key(self._disk, self.root, directory, self._operator)
         blocks = StoredBlocks(
             self._disk, directory, os.urandom, block_bytes_max=BLOCK_BYTES_MAX, data_key=data_key
@@ -145,7 +145,7 @@ class StoreDirectory:
             for damage in found.damage
             if damage.first_sequence and damage.path.name not in files
         )
-        return StreamPlan(place, found.first_sequence, found.last_sequence, parts, elsewhere)
+        return StoredStreamPlan(place, found.first_sequence, found.last_sequence, parts, elsewhere)
 
     def check_files(self, stream: str, account: str = GLOBAL_ACCOUNT) -> Report:
         """Check the stream's files except the blocks of its messages.

@@ -33,9 +33,9 @@ from natsd.spark.stored.stored_ranges import (
     BlockPart,
     DamagedMessages,
     StoreChanged,
+    StoredStreamPlan,
     StorePlace,
     StoreRange,
-    StreamPlan,
 )
 from natsd.store.damage import Damage
 from natsd.store.disk import RealDisk
@@ -271,8 +271,8 @@ def _only(part: BlockPart, wanted: SequenceSet) -> BlockPart:
     )
 
 
-def sequence_at(plan: StreamPlan, time_ns: int) -> int:
-    """Return the result of `StreamPlan.sequence_at`, by a binary search that reads blocks."""
+def sequence_at(plan: StoredStreamPlan, time_ns: int) -> int:
+    """Return the result of `StoredStreamPlan.sequence_at`, by a binary search that reads blocks."""
     request = replace(plan.request(), start_time_ns=time_ns, fail_on_data_loss=False)
     found = plan.last_sequence + 1
     low, high = 0, len(plan.blocks)

@@ -1,6 +1,6 @@
-"""Client: a NATS client over one blocking socket, for tasks that move many messages.
+"""NatsClient: a NATS client over one blocking socket, for tasks that move many messages.
 
-    with Client(options) as client:
+    with NatsClient(options) as client:
         info = client.api("STREAM.INFO.ORDERS")
         answer = client.request("time.now", b"")
 
@@ -29,26 +29,26 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from natsd.spark.errors import (
-    ApiError,
     AuthorizationError,
     ClientError,
     ConnectError,
     ConnectionLost,
+    JetStreamApiError,
     NoResponders,
     RequestTimeout,
 )
-from natsd.spark.wire.connecting import Address, ConnectOptions
-from natsd.spark.wire.connection import Connection, connect
+from natsd.spark.wire.connecting import Address, ClientOptions
+from natsd.spark.wire.connection import NatsConnection, connect
 from natsd.spark.wire.frames import FrameHandler, Message
 
 PENDING_MAX: Final = 65_536
 NO_RESPONDERS: Final = 503
 
 
-class Subscription:
+class ClientSubscription:
     """The subscription to one subject, with its pending messages in the order of arrival."""
 
-    def __init__(self, client: Client, subject: str, sid: int) -> None:
+    def __init__(self, client: NatsClient, subject: str, sid: int) -> None:
         self.subject = subject
         self.sid = sid
         self.pending: deque[Message] = deque()
@@ -57,7 +57,7 @@ class Subscription:
     def next(self, timeout_s: float) -> Message | None:
         """Return the next message; None: none arrived within `timeout_s` seconds.
 
-        Blocks on the socket. Raises what `Client.receive` raises.
+        Blocks on the socket. Raises what `NatsClient.receive` raises.
         """
         deadline = time.monotonic() + timeout_s
         while not self.pending:
@@ -70,22 +70,20 @@ class Subscription:
         self._client.unsubscribe(self.sid)
 
 
-class Client:
+class NatsClient:
     """A client that connects when it is created; raises ClientError if no server accepts it."""
 
-    def __init__(
-        self, options: ConnectOptions, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, options: ClientOptions, sleep: Callable[[float], None] = time.sleep) -> None:
         self.options = options
         self._sleep = sleep
         self._known = options.addresses()
         self._next_server = 0
         self._next_sid = 1
         self._next_inbox = 1
-        self._subscriptions: dict[int, Subscription] = {}
+        self._subscriptions: dict[int, ClientSubscription] = {}
         self._inbox = ""
-        self._replies: Subscription | None = None
-        self._connection: Connection | None = None
+        self._replies: ClientSubscription | None = None
+        self._connection: NatsConnection | None = None
         self.reconnect()
 
     def __enter__(self) -> Self:
@@ -102,7 +100,7 @@ class Client:
     # The connection
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> NatsConnection:
         """The open connection. Raises ConnectionLost if there is none."""
         if self._connection is None:
             raise ConnectionLost("the connection is closed")
@@ -199,13 +197,13 @@ class Client:
 
     def subscribe(
         self, subject: str, handler: FrameHandler | None = None, queue: str = ""
-    ) -> Subscription:
+    ) -> ClientSubscription:
         """Subscribe; with a frame handler, compiled code handles the messages.
 
         `queue` is the queue group, "" for none. Raises ConnectionLost.
         """
         sid, self._next_sid = self._next_sid, self._next_sid + 1
-        subscription = self._subscriptions[sid] = Subscription(self, subject, sid)
+        subscription = self._subscriptions[sid] = ClientSubscription(self, subject, sid)
         if handler is not None:
             self.connection.parser.attach(sid, handler)
         self.send(f"SUB {subject} {queue + ' ' if queue else ''}{sid}\r\n".encode())
@@ -284,7 +282,8 @@ class Client:
     def api(self, name: str, body: object = None, timeout_s: float | None = None) -> dict[str, Any]:
         """Send a request to the JetStream API, for example `STREAM.INFO.ORDERS`; return its answer.
 
-        `body` is encoded as JSON; None: no body. Raises ApiError, and what `request` raises.
+        `body` is encoded as JSON; None: no body. Raises JetStreamApiError, and what `request`
+        raises.
         """
         payload = b"" if body is None else json.dumps(body).encode()
         try:
@@ -302,7 +301,10 @@ class Client:
 
 
 def decode_answer(data: bytes, name: str) -> dict[str, Any]:
-    """Decode an answer of the JetStream API. Raises ApiError if it is an error, or ClientError."""
+    """Decode an answer of the JetStream API.
+
+    Raises JetStreamApiError if it is an error, or ClientError.
+    """
     try:
         answer = json.loads(data)
     except ValueError:
@@ -311,7 +313,7 @@ def decode_answer(data: bytes, name: str) -> dict[str, Any]:
         raise ClientError(f"{name}: the answer is not that of a JetStream API")
     error = answer.get("error")
     if error:
-        raise ApiError(
+        raise JetStreamApiError(
             int(error.get("code", 500)),
             int(error.get("err_code", 0)),
             str(error.get("description", "unknown error")),

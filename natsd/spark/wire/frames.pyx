@@ -35,7 +35,7 @@ cdef enum:
 
 cdef str MALFORMED = "the server sent a message whose first line is malformed"
 
-cdef enum Found:
+cdef enum ScanResult:
     NOTHING
     CONTROL
     MESSAGE

@@ -18,7 +18,7 @@ from pyarrow.parquet import write_table
 from natsd.cli import pipeline
 from natsd.spark import session
 from natsd.spark.java import ADVICE, JavaMissing
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.conftest import RunJob
 from tests.spark.failures.commands import Command, Ended
 from tests.spark.failures.held import count_in, in_stream
@@ -60,7 +60,7 @@ def start(site: Path, tmp_path: Path) -> Iterator[StartCommand]:
 
 
 @pytest.fixture
-def stream(shared_server: JetStreamServer, client: Client, names: Names) -> str:
+def stream(shared_server: JetStreamServer, client: NatsClient, names: Names) -> str:
     """With messages."""
     name = names()
     create(client, name, f"{name}.>")
@@ -74,7 +74,7 @@ def test_archived_replayed_transformed_and_reported(
     run_job: RunJob,
     tmp_path: Path,
     shared_server: JetStreamServer,
-    client: Client,
+    client: NatsClient,
     stream: str,
     names: Names,
 ) -> None:
