@@ -12,7 +12,7 @@ from natsd.spark.network.range_decoders import DirectDecoder, PullDecoder
 from natsd.spark.rows.arrow import BatchWrapper
 from natsd.spark.rows.columns import NAMES
 from natsd.spark.rows.message_batch import MessageBatch
-from natsd.spark.wire.frames import Control, FrameParser, Message
+from natsd.spark.wire.frames import Control, FrameParser, ReceivedMessage
 
 MODULES = [
     "natsd.spark.wire.frames",
@@ -78,7 +78,7 @@ class Server:
                 return
             if event is None:
                 return
-            if isinstance(event, Message):
+            if isinstance(event, ReceivedMessage):
                 self.events.append(
                     (event.sid, event.subject, event.reply, event.headers, event.data)
                 )

@@ -1,7 +1,8 @@
 """A target in memory that forgets every message id at once, and crashes where it is told to.
 
 It stands where a NatsClient does: frames of a task are parsed here in plain Python, stored in a
-list, and answered through the real FrameParser. What a crash leaves is what was stored, and the records.
+list, and answered through the real FrameParser. What a crash leaves is what was stored, and the
+records.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.spark.wire.frames cimport Frame, FrameHandler
+from natsd.spark.wire.frames cimport MessageFrame, FrameHandler
 from natsd.spark.rows.message_batch cimport MessageBatch
-from natsd.spark.network.time_stamp cimport Second
+from natsd.spark.network.time_stamp cimport ParsedSecond
 
 
 cdef struct Described:          # fields of a direct get's answer
@@ -38,14 +38,14 @@ cdef class RangeDecoder(FrameHandler):
         const char* headers, size_t headers_len, const char* data, size_t data_len,
     ) except -1 nogil
     cdef bint is_reached(self) noexcept nogil
-    cdef int keep_status(self, const Frame* frame) except -1 nogil
+    cdef int keep_status(self, const MessageFrame* frame) except -1 nogil
 
 
 cdef class DirectDecoder(RangeDecoder):
-    cdef Second second           # last parsed second of a time stamp
+    cdef ParsedSecond second     # last parsed second of a time stamp
 
-    cdef bint describe(self, const Frame* frame, Described* to) noexcept nogil
-    cdef bint describe_bare(self, const Frame* frame, Described* to) noexcept nogil
+    cdef bint describe(self, const MessageFrame* frame, Described* to) noexcept nogil
+    cdef bint describe_bare(self, const MessageFrame* frame, Described* to) noexcept nogil
 
 
 cdef class PullDecoder(RangeDecoder):

@@ -24,7 +24,7 @@ from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.rows.arrow import BatchWrapper
 from natsd.spark.rows.message_batch import MessageBatch
 from natsd.spark.wire.client import ClientSubscription, NatsClient, decode_answer
-from natsd.spark.wire.frames import FrameHandler, Message
+from natsd.spark.wire.frames import FrameHandler, ReceivedMessage
 
 NO_MESSAGE: Final = 10037
 IDLE_BYTES_MAX: Final = 1024
@@ -163,7 +163,7 @@ class Reading:
             connection = self.client.connection
             before = connection.received_bytes
             event = self.client.receive(time.monotonic() + self.client.options.request_timeout_s)
-            if isinstance(event, Message):
+            if isinstance(event, ReceivedMessage):
                 self._loss.answered()
                 return None
             if event is not None:

@@ -34,7 +34,7 @@ from natsd.spark.offsets import (
 from natsd.spark.ranges import NO_END, RangeRequest
 from natsd.spark.reader import filters
 from natsd.spark.reader.filters import Selection
-from natsd.spark.reader.planning import Cutting, Span, cut
+from natsd.spark.reader.planning import Cutting, SequenceSpan, cut
 from natsd.spark.reader.streams import Choice, ServerStreams
 from natsd.spark.wire.connecting import ClientOptions
 
@@ -115,7 +115,7 @@ class BatchPlan:
         requests = [self.request(self.span(catalog, state), state) for state in wanted]
         return [request for request in requests if not request.is_empty]
 
-    def span(self, catalog: StreamCatalog, state: SourceStreamState) -> Span:
+    def span(self, catalog: StreamCatalog, state: SourceStreamState) -> SequenceSpan:
         """Return the sequences to read of one stream. Raises OffsetError, DataLoss."""
         first = first_sequence(state, self.start, fail_on_data_loss=self.fail_on_data_loss)
         end = end_sequence(state, self.end, fail_on_data_loss=self.fail_on_data_loss)
@@ -130,9 +130,9 @@ class BatchPlan:
             first = max(first, catalog.sequence_at(state, max(0, wanted.first_ns - margin_ns)))
         if first < end and wanted.last_ns is not None:
             end = min(end, catalog.sequence_at(state, max(0, wanted.last_ns + 1 + margin_ns)))
-        return Span(state.name, first, end)
+        return SequenceSpan(state.name, first, end)
 
-    def request(self, span: Span, state: SourceStreamState) -> RangeRequest:
+    def request(self, span: SequenceSpan, state: SourceStreamState) -> RangeRequest:
         """Return the range of one stream as tasks read it."""
         wanted = self.selection
         cuts_rows = not wanted.last_per_subject
@@ -161,7 +161,7 @@ class BatchPlan:
             return whole
         by_stream = {request.stream: request for request in whole}
         spans = [
-            Span(request.stream, request.first_sequence, request.last_sequence + 1)
+            SequenceSpan(request.stream, request.first_sequence, request.last_sequence + 1)
             for request in whole
         ]
         return [

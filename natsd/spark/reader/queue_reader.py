@@ -40,7 +40,7 @@ from natsd.spark.reader.batch_reader import Tasks
 from natsd.spark.reader.runs import Run, clusters, expanded, runs_of
 from natsd.spark.reader.streams import Choice, ServerStreams
 from natsd.spark.wire.client import NatsClient
-from natsd.spark.wire.frames import Message
+from natsd.spark.wire.frames import ReceivedMessage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +87,7 @@ class QueuePartition(InputPartition):
 
 
 @dataclass(frozen=True)
-class Delivery:
+class QueueDelivery:
     """Facts about a delivered message, from its ack subject.
 
     `sequence` is the stream's; `pending` is how many messages the consumer has yet to deliver.
@@ -97,7 +97,7 @@ class Delivery:
     pending: int
 
     @staticmethod
-    def of(reply: str) -> Delivery:
+    def of(reply: str) -> QueueDelivery:
         """Parse an ack subject, which is the reply subject of a delivery.
 
         Its form, in which newer servers insert a domain and an account behind `$JS.ACK`:
@@ -110,7 +110,7 @@ class Delivery:
         at = 5 if len(tokens) == 9 else 7
         if len(tokens) < 9 or not tokens[at].isdigit() or not tokens[at + 3].isdigit():
             raise QueueError(f'"{reply}" is no subject to acknowledge a message on')
-        return Delivery(int(tokens[at]), int(tokens[at + 3]))
+        return QueueDelivery(int(tokens[at]), int(tokens[at + 3]))
 
 
 class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -251,8 +251,8 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         client.flush()
         return list(fetched)
 
-    def _take(self, client: NatsClient, message: Message, fetched: dict[int, None]) -> None:
-        delivery = Delivery.of(message.reply)
+    def _take(self, client: NatsClient, message: ReceivedMessage, fetched: dict[int, None]) -> None:
+        delivery = QueueDelivery.of(message.reply)
         sequence = delivery.sequence
         self._pending = delivery.pending
         if sequence in self._committed:
@@ -325,7 +325,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_runs(self.tasks, partition)
 
 
-def is_end(message: Message) -> bool:
+def is_end(message: ReceivedMessage) -> bool:
     """Return whether the message is a status that ends the fetch.
 
     Raises QueueError for a status that means an error.

@@ -45,7 +45,7 @@ from natsd.spark.offsets import (
 )
 from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.reader.batch_reader import RangePartition, Tasks
-from natsd.spark.reader.planning import Cutting, Span, cut, share
+from natsd.spark.reader.planning import Cutting, SequenceSpan, cut, share
 from natsd.spark.reader.streams import Choice, ServerStreams, StreamMissing
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return the partitions of a batch."""
-        spans = [Span(name, start.get(name, end[name]), end[name]) for name in sorted(end)]
+        spans = [SequenceSpan(name, start.get(name, end[name]), end[name]) for name in sorted(end)]
         overwriting = self._overwriting([span.stream for span in spans if span.length])
         return [
             RangePartition(

@@ -18,7 +18,7 @@ cdef struct Growing:            # growable byte buffer
     size_t room  # bytes allocated
 
 
-cdef struct Line:               # one line of a header block; its pointers lead into that block
+cdef struct HeaderLine:         # one line of a header block; its pointers lead into that block
     const char* key
     size_t key_len
     const char* value
@@ -54,7 +54,7 @@ cdef class MessageBatch:
     cdef Growing header_validity, header_offsets, key_offsets, key_text
     cdef Growing value_lists, value_offsets, value_text
     cdef Growing data_offsets, data_bytes
-    cdef Line* lines  # lines of the row's header block
+    cdef HeaderLine* lines  # lines of the row's header block
     cdef size_t lines_room
 
     # Append one row. `stream` NULL: the batch's own stream name. `headers` is a header block as on

@@ -130,8 +130,8 @@ cdef inline int64_t microseconds(int64_t time_ns) noexcept nogil:
 
 cdef int by_key(const void* first, const void* second) noexcept nogil:
     """Compare two lines by key; lines with equal keys keep their order."""
-    cdef const Line* a = <const Line*> first
-    cdef const Line* b = <const Line*> second
+    cdef const HeaderLine* a = <const HeaderLine*> first
+    cdef const HeaderLine* b = <const HeaderLine*> second
     cdef int different = memcmp(a.key, b.key, min(a.key_len, b.key_len))
     if different:
         return different
@@ -140,7 +140,7 @@ cdef int by_key(const void* first, const void* second) noexcept nogil:
     return -1 if a.order < b.order else 1
 
 
-cdef inline bint is_same_key(const Line* a, const Line* b) noexcept nogil:
+cdef inline bint is_same_key(const HeaderLine* a, const HeaderLine* b) noexcept nogil:
     return a.key_len == b.key_len and memcmp(a.key, b.key, a.key_len) == 0
 
 
@@ -305,7 +305,7 @@ cdef class MessageBatch:
                 <uint8_t> self.header_validity.at[self.rows >> 3] | (1 << (self.rows & 7))
             )
             if is_sorted:
-                qsort(self.lines, count, sizeof(Line), by_key)
+                qsort(self.lines, count, sizeof(HeaderLine), by_key)
             for at in range(count):
                 if not self.lines[at].is_taken:
                     self.add_entry(at, count, is_sorted)
@@ -313,7 +313,7 @@ cdef class MessageBatch:
 
     cdef int add_entry(self, Py_ssize_t first, Py_ssize_t count, bint is_sorted) except -1 nogil:
         """Add one key with the values of all lines that have it."""
-        cdef Line* lines = self.lines
+        cdef HeaderLine* lines = self.lines
         cdef Py_ssize_t at = first
         put_text(&self.key_offsets, &self.key_text, lines[first].key, lines[first].key_len)
         while at < count:
@@ -389,9 +389,9 @@ cdef class MessageBatch:
         return [handed_over(&self.data_offsets), handed_over(&self.data_bytes)]
 
 
-cdef size_t more_lines(Line** lines, size_t room) except 0 nogil:
+cdef size_t more_lines(HeaderLine** lines, size_t room) except 0 nogil:
     cdef size_t wanted = 2 * room if room else LINES_MIN
-    cdef Line* grown = <Line*> realloc(lines[0], wanted * sizeof(Line))
+    cdef HeaderLine* grown = <HeaderLine*> realloc(lines[0], wanted * sizeof(HeaderLine))
     if grown == NULL:
         raise MemoryError
     lines[0] = grown
@@ -399,7 +399,7 @@ cdef size_t more_lines(Line** lines, size_t room) except 0 nogil:
 
 
 cdef void set_line(
-    Line* line, const char* at, const char* colon, const char* end, int32_t order
+    HeaderLine* line, const char* at, const char* colon, const char* end, int32_t order
 ) noexcept nogil:
     cdef const char* value = colon + 1
     while value < end and is_space(value[0]):

@@ -132,7 +132,7 @@ def raise_fence(bucket: StateBucket, job: WriteJob) -> None:
     raise WriteError(f'the fence of "{job.application}" changes all the time: is it used twice?')
 
 
-class Lease:
+class TaskLease:
     """The lease of a record, held by this attempt. Methods raise ClientError and TakenOver."""
 
     def __init__(

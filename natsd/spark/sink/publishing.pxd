@@ -2,10 +2,10 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from natsd.spark.wire.frames cimport Frame, FrameHandler
+from natsd.spark.wire.frames cimport MessageFrame, FrameHandler
 
 
-cdef struct Text:
+cdef struct TextSlice:
     const char* data
     Py_ssize_t size
 
@@ -38,7 +38,7 @@ cdef class RowBatch:
     cdef bint _has_ids
     cdef bint _has_headers
 
-    cdef Text id_of(self, int64_t row) noexcept nogil
+    cdef TextSlice id_of(self, int64_t row) noexcept nogil
     cdef uint64_t _row_digest(self, int64_t row, uint64_t digest) noexcept nogil
     cdef int64_t _user_headers(self, int64_t row, char* to) noexcept nogil
     cdef int _problem(self, int64_t row, int64_t max_payload) noexcept nogil
@@ -73,9 +73,9 @@ cdef class SendWindow(FrameHandler):
     cdef uint64_t[256] _last                # highest sequence of rows below `first`, by target
     cdef bytes _id_prefix_held
     cdef bytes _inbox_held
-    cdef Text _id_prefix
-    cdef Text _inbox
-    cdef Text _target                       # stream of the last acknowledgement
+    cdef TextSlice _id_prefix
+    cdef TextSlice _inbox
+    cdef TextSlice _target                       # stream of the last acknowledgement
     cdef uint8_t _target_index  # its index in `_targets`
     cdef int64_t _max_rows
     cdef int64_t _max_bytes
@@ -88,7 +88,7 @@ cdef class SendWindow(FrameHandler):
     cdef Py_ssize_t _out_end
     cdef Py_ssize_t _out_capacity
 
-    cdef int take(self, const Frame* frame) except -1 nogil
+    cdef int take(self, const MessageFrame* frame) except -1 nogil
     cdef int _put(self, RowBatch rows, int64_t index, int64_t row) except -1 nogil
     cdef int _reserve(self, Py_ssize_t size) except -1 nogil
     cdef void _done(self, int64_t row, uint8_t target, uint64_t sequence) noexcept nogil

@@ -34,7 +34,7 @@ from natsd.spark.errors import (
     ProtocolViolation,
     RequestTimeout,
 )
-from natsd.spark.sink.begin_records import REFUSED_MAX, Floor, Lease, WriteError
+from natsd.spark.sink.begin_records import REFUSED_MAX, Floor, TaskLease, WriteError
 from natsd.spark.sink.publishing import FoundIds, RowBatch, SendWindow
 from natsd.spark.sink.targets import TargetStreams, no_stream, stream_of
 from natsd.spark.wire.client import NatsClient
@@ -62,7 +62,7 @@ class Sender:
         self,
         client: NatsClient,
         targets: TargetStreams,
-        lease: Lease,
+        lease: TaskLease,
         window: SendWindow,
         find: Callable[[], FoundIds],
         ack_timeout_s: float,

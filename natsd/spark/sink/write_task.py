@@ -14,7 +14,8 @@ Guarantees and their conditions
   of all planned rows: an attempt sends nothing until its own first rows have that digest, and
   raises RowsDiffer if they have another. Rows with an id column may come in any order and
   partition.
-- Two attempts of one task never send at the same time, by their own clocks (begin_records.Lease).
+- Two attempts of one task never send at the same time, by their own clocks
+  (begin_records.TaskLease).
   The stream's duplicate window handles the rest: messages of an interrupted attempt that are still
   in transit, at most `max_in_flight`, and attempts in other partitions of a batch with an id
   column.
@@ -36,7 +37,7 @@ from natsd.spark.sink.begin_records import (
     LEASE_S,
     BeginRecord,
     Floor,
-    Lease,
+    TaskLease,
     WriteError,
     WriteJob,
     batch_floors,
@@ -176,7 +177,7 @@ class Attempt:
         fence = fence_of(self.bucket, self.task.job)
         return fence is not None and self.task.job.version <= fence
 
-    def _begin(self, first: RowBatch) -> Lease:
+    def _begin(self, first: RowBatch) -> TaskLease:
         """Create or take over the begin record, with `first` as the planned rows."""
         floors = {name: target.floor for name, target in self.targets.found.items()}
         self._ask(lambda: self._batch_floors(floors))
@@ -190,7 +191,7 @@ class Attempt:
             targets=floors,
         )
         key = f"{self.task.job.key}.{self.task.partition}"
-        lease = Lease(self.bucket, key, record, self.options.lease_s)
+        lease = TaskLease(self.bucket, key, record, self.options.lease_s)
         self._ask(lease.begin)
         if lease.before is not None and lease.before.by_id != self.by_id:
             lease.release()

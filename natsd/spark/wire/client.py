@@ -39,7 +39,7 @@ from natsd.spark.errors import (
 )
 from natsd.spark.wire.connecting import Address, ClientOptions
 from natsd.spark.wire.connection import NatsConnection, connect
-from natsd.spark.wire.frames import FrameHandler, Message
+from natsd.spark.wire.frames import FrameHandler, ReceivedMessage
 
 PENDING_MAX: Final = 65_536
 NO_RESPONDERS: Final = 503
@@ -51,10 +51,10 @@ class ClientSubscription:
     def __init__(self, client: NatsClient, subject: str, sid: int) -> None:
         self.subject = subject
         self.sid = sid
-        self.pending: deque[Message] = deque()
+        self.pending: deque[ReceivedMessage] = deque()
         self._client = client
 
-    def next(self, timeout_s: float) -> Message | None:
+    def next(self, timeout_s: float) -> ReceivedMessage | None:
         """Return the next message; None: none arrived within `timeout_s` seconds.
 
         Blocks on the socket. Raises what `NatsClient.receive` raises.
@@ -228,15 +228,15 @@ class NatsClient:
 
     # Receiving
 
-    def receive(self, deadline: float) -> Message | FrameHandler | None:
+    def receive(self, deadline: float) -> ReceivedMessage | FrameHandler | None:
         """Return the next event before `deadline` (of time.monotonic), or None.
 
-        A Message is also appended to the `pending` of its subscription. A FrameHandler is returned
-        if it stopped the parser (STOP), so that the caller looks at its state. Blocks on the
-        socket. Raises ConnectionLost, AuthorizationError, ProtocolViolation.
+        A ReceivedMessage is also appended to the `pending` of its subscription. A FrameHandler is
+        returned if it stopped the parser (STOP), so that the caller looks at its state. Blocks on
+        the socket. Raises ConnectionLost, AuthorizationError, ProtocolViolation.
         """
         event = self.connection.receive(deadline)
-        if isinstance(event, Message):
+        if isinstance(event, ReceivedMessage):
             subscription = self._subscriptions.get(event.sid)
             if subscription is not None and len(subscription.pending) < PENDING_MAX:
                 subscription.pending.append(event)
@@ -256,7 +256,7 @@ class NatsClient:
         payload: bytes = b"",
         headers: bytes = b"",
         timeout_s: float | None = None,
-    ) -> Message:
+    ) -> ReceivedMessage:
         """Return the first answer to a request.
 
         A FrameHandler that stops meanwhile is not reported: the caller looks at its state later.

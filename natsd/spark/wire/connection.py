@@ -1,7 +1,8 @@
 """One connection to one server: socket, TLS, authentication, and received events.
 
     connect ─▶ [TLS first] ─▶ INFO ─▶ [TLS] ─▶ CONNECT, PING ─▶ PONG
-    receive ─▶ PING is answered, INFO stored, -ERR raised; a Message or a FrameHandler is returned
+    receive ─▶ PING is answered, INFO stored, -ERR raised
+            └▶ a ReceivedMessage or a FrameHandler is returned
 
 Promise
 - Each blocking step of `connect` takes at most `connect_timeout_s`; `connect` raises
@@ -30,7 +31,7 @@ from natsd.spark.errors import (
     ProtocolViolation,
 )
 from natsd.spark.wire.connecting import Address, ClientOptions
-from natsd.spark.wire.frames import Control, FrameHandler, FrameParser, Message
+from natsd.spark.wire.frames import Control, FrameHandler, FrameParser, ReceivedMessage
 from natsd.spark.wire.signing import read_credentials, read_seed
 from natsd.version import VERSION
 
@@ -67,7 +68,7 @@ class NatsConnection:
             self.close()
             raise ConnectionLost(f"{self.address}: {reason_of(error)}") from None
 
-    def receive(self, deadline: float) -> Message | FrameHandler | None:
+    def receive(self, deadline: float) -> ReceivedMessage | FrameHandler | None:
         """Return the next event; None: nothing came before `deadline` (of time.monotonic).
 
         Blocks on the socket. Raises ConnectionLost, AuthorizationError, ProtocolViolation.
@@ -97,7 +98,7 @@ class NatsConnection:
             elif event is None and not self._fill(deadline):
                 raise ConnectionLost(f"{self.address} does not answer")
 
-    def _next(self) -> Message | FrameHandler | Control | None:
+    def _next(self) -> ReceivedMessage | FrameHandler | Control | None:
         try:
             return self.parser.next()
         except ProtocolViolation as error:

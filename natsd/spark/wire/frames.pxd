@@ -9,7 +9,7 @@ cdef enum:
     USUAL_MAX = 256  # maximum bytes of a memorized first line
 
 
-cdef struct Frame:              # pointers into the receive buffer, valid until `take` returns
+cdef struct MessageFrame:       # pointers into the receive buffer, valid until `take` returns
     uint64_t sid
     const char* subject
     size_t subject_len
@@ -24,7 +24,7 @@ cdef struct Frame:              # pointers into the receive buffer, valid until 
 cdef class FrameHandler:
     """Handler that takes all messages of one subscription, in compiled code."""
 
-    cdef int take(self, const Frame* frame) except -1 nogil     # returns GO_ON or STOP
+    cdef int take(self, const MessageFrame* frame) except -1 nogil     # returns GO_ON or STOP
 
 
 cdef class FrameParser:
@@ -33,7 +33,7 @@ cdef class FrameParser:
     cdef size_t head            # end of the parsed bytes
     cdef size_t tail            # end of the received bytes
     cdef size_t frame_bytes_max
-    cdef Frame frame            # last parsed message
+    cdef MessageFrame frame            # last parsed message
     cdef size_t line_len        # bytes of the last control line, with its line end
     cdef char[USUAL_MAX] usual  # start of the last HMSG line without reply, up to its lengths
     cdef size_t usual_len       # bytes of `usual`; 0: none is memorized

@@ -3,7 +3,7 @@
     recv_into ─▶ [ parsed │ whole frames … │ a part of one ]
                           head                            tail
     next ─┬─ MSG, HMSG of a subscription with a FrameHandler ─▶ FrameHandler.take, in compiled code
-          ├─ MSG, HMSG of another one ─▶ a Message
+          ├─ MSG, HMSG of another one ─▶ a ReceivedMessage
           └─ INFO, PING, PONG, +OK, -ERR ─▶ a Control
 
 Promise
@@ -45,11 +45,11 @@ cdef enum ScanResult:
 cdef class FrameHandler:
     """Handler that takes all messages of one subscription, in compiled code."""
 
-    cdef int take(self, const Frame* frame) except -1 nogil:
+    cdef int take(self, const MessageFrame* frame) except -1 nogil:
         return GO_ON
 
 
-cdef class Message:
+cdef class ReceivedMessage:
     """One message that owns its bytes."""
 
     cdef readonly uint64_t sid
@@ -175,13 +175,13 @@ cdef class FrameParser:
         self.handlers.pop(sid, None)
 
     def next(self):
-        """Return a Message, a Control, a FrameHandler that stopped, or None if bytes are missing.
+        """Return a ReceivedMessage, Control, stopped FrameHandler, or None if bytes are missing.
 
         Raises ProtocolViolation.
         """
-        cdef Message message
+        cdef ReceivedMessage message
         cdef Control control
-        cdef const Frame* frame = &self.frame
+        cdef const MessageFrame* frame = &self.frame
         cdef int found
         with nogil:
             found = self.scan()
@@ -196,7 +196,7 @@ cdef class FrameParser:
             control.verb = verb.upper()
             control.text = text.strip()
             return control
-        message = Message.__new__(Message)
+        message = ReceivedMessage.__new__(ReceivedMessage)
         message.sid = frame.sid
         message.subject = frame.subject[:frame.subject_len].decode("utf-8", "replace")
         message.reply = frame.reply[:frame.reply_len].decode("utf-8", "replace")
@@ -233,7 +233,7 @@ cdef class FrameParser:
 
     cdef int read_message(self, const char* line, size_t length) except -1 nogil:
         """Parse a message into `frame` and move `head` behind it; 0: its bytes are incomplete."""
-        cdef Frame* frame = &self.frame
+        cdef MessageFrame* frame = &self.frame
         cdef uint64_t headers_len = 0
         cdef uint64_t total = 0
         if not self.read_usual(line, length, &headers_len, &total):
@@ -257,7 +257,7 @@ cdef class FrameParser:
         self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
     ) except -1 nogil:
         """Parse the first line of any message. Raises ProtocolViolation."""
-        cdef Frame* frame = &self.frame
+        cdef MessageFrame* frame = &self.frame
         cdef size_t[5] starts
         cdef size_t[5] lengths
         cdef bint with_headers = line[0] == c"H" or line[0] == c"h"
@@ -290,7 +290,7 @@ cdef class FrameParser:
 
         Return False if the line is different, or if none is memorized.
         """
-        cdef Frame* frame = &self.frame
+        cdef MessageFrame* frame = &self.frame
         cdef const char* at = line + self.usual_len
         cdef const char* end = line + length
         if (

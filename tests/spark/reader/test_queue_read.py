@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from natsd.spark.reader.queue_reader import Delivery, QueueError
+from natsd.spark.reader.queue_reader import QueueDelivery, QueueError
 from natsd.spark.wire.client import NatsClient
 from tests.spark.reader.test_stream_read import Job, Names, messages
 from tests.spark.servers import JetStreamServer
@@ -150,7 +150,7 @@ def test_a_consumer_that_does_not_fit_is_refused(
 
 
 def test_what_a_reply_subject_tells() -> None:
-    assert Delivery.of("$JS.ACK.S.c.1.42.7.1700000000.9") == Delivery(42, 9)
-    assert Delivery.of("$JS.ACK._.acc.S.c.1.42.7.1700000000.9.token") == Delivery(42, 9)
+    assert QueueDelivery.of("$JS.ACK.S.c.1.42.7.1700000000.9") == QueueDelivery(42, 9)
+    assert QueueDelivery.of("$JS.ACK._.acc.S.c.1.42.7.1700000000.9.token") == QueueDelivery(42, 9)
     with pytest.raises(QueueError, match="is no subject to acknowledge"):
-        Delivery.of("_INBOX.1.2")
+        QueueDelivery.of("_INBOX.1.2")

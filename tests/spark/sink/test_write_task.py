@@ -20,8 +20,8 @@ from natsd.spark.errors import AuthorizationError
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.sink.begin_records import (
     BeginRecord,
-    Lease,
     TakenOver,
+    TaskLease,
     WriteError,
     WriteJob,
     raise_fence,
@@ -194,10 +194,10 @@ def test_a_killed_attempt_is_waited_for(client: NatsClient) -> None:
     """Its record says nothing of an end: only the lease's time does."""
     bucket = StateBucket(client, "natsd_spark")
     record = BeginRecord(owner="killed", attempt=0, run="one", by_id=False)
-    lease = Lease(bucket, "begin.q.0.0", record, 0.5)
+    lease = TaskLease(bucket, "begin.q.0.0", record, 0.5)
     lease.begin()
     started = time.monotonic()
-    heir = Lease(bucket, "begin.q.0.0", replace(record, owner="heir"), 0.5)
+    heir = TaskLease(bucket, "begin.q.0.0", replace(record, owner="heir"), 0.5)
     heir.begin()
     assert time.monotonic() - started > 0.4
     assert heir.before is not None

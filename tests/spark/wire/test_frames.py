@@ -15,7 +15,7 @@ from natsd.spark.network.range_decoders import DirectDecoder, PullDecoder, Range
 from natsd.spark.rows.arrow import BatchWrapper
 from natsd.spark.rows.columns import NAMES
 from natsd.spark.rows.message_batch import MessageBatch
-from natsd.spark.wire.frames import Control, FrameParser, Message
+from natsd.spark.wire.frames import Control, FrameParser, ReceivedMessage
 from tests.fuzz.fuzz_spark_frames import check, hmsg
 from tests.spark.rows.test_message_batch import block, headers_of, rows_of
 
@@ -156,7 +156,7 @@ def test_messages_and_control_lines() -> None:
     ))  # fmt: skip
     assert isinstance(info, Control)
     assert (info.verb, info.text) == ("INFO", '{"a":1}')
-    assert isinstance(message, Message)
+    assert isinstance(message, ReceivedMessage)
     assert (message.sid, message.subject, message.reply, message.data) == (7, "a", "b", b"hi")
     assert (message.status, message.header("a")) == (503, "b c")
     assert isinstance(ping, Control)
@@ -227,7 +227,7 @@ def test_a_line_like_the_one_before_is_not_mistaken_for_it(
     parser = FrameParser()
     parser.feed(USUAL + USUAL + frame + USUAL)
     found = [parser.next() for _ in range(4)]
-    assert all(isinstance(message, Message) for message in found)
+    assert all(isinstance(message, ReceivedMessage) for message in found)
     assert [message.data for message in found] == [b"abc", b"abc", data, b"abc"]
     assert (found[2].sid, found[2].subject, found[2].reply) == (sid, subject, reply)
     assert (found[3].sid, found[3].subject, found[3].reply) == (7, "in.1", "")
@@ -237,7 +237,7 @@ def test_a_line_like_the_one_before_is_not_mistaken_for_it(
 def test_a_line_like_the_one_before_is_no_better_for_it(lengths: bytes) -> None:
     parser = FrameParser()
     parser.feed(USUAL + b"HMSG in.1 7 %b\r\nNATS/1.0\r\n\r\nabc\r\n" % lengths)
-    assert isinstance(parser.next(), Message)
+    assert isinstance(parser.next(), ReceivedMessage)
     with pytest.raises(ProtocolViolation):
         parser.next()
 
