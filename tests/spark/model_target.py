@@ -84,7 +84,7 @@ class ModelClient:
     """
 
     max_payload = 1 << 20
-    where = "model"
+    server_address = "model"
 
     def __init__(self, server: ModelServer, fate: Callable[[int], str] = lambda _: "store") -> None:
         self.server = server

@@ -20,7 +20,7 @@ from natsd.spark.errors import (
     RequestTimeout,
 )
 from natsd.spark.network.network_read import read_range
-from natsd.spark.network.reading import Lagging
+from natsd.spark.network.range_progress import Lagging
 from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.wire.client import NatsClient
 from natsd.spark.wire.connecting import ClientOptions

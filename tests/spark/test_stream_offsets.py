@@ -20,7 +20,7 @@ from natsd.spark.reader.stream_reader import (
     StreamReader,
     StreamReplaced,
 )
-from natsd.spark.reader.streams import Choice, StreamMissing
+from natsd.spark.reader.streams import StreamChoice, StreamMissing
 from natsd.spark.wire.connecting import ClientOptions
 
 TASKS = Tasks(ClientOptions(), ("seq",), 1000, 1 << 20)
@@ -29,7 +29,7 @@ TASKS = Tasks(ClientOptions(), ("seq",), 1000, 1 << 20)
 class FakeStreams:
     """What a server would say."""
 
-    def __init__(self, choice: Choice) -> None:
+    def __init__(self, choice: StreamChoice) -> None:
         self.choice = choice
         self.there: dict[str, SourceStreamState] = {}
 
@@ -66,7 +66,7 @@ class Reading:
         fail: bool = True,
         **plan: Any,
     ) -> None:
-        choice = Choice(names) if names else Choice((), ".*")
+        choice = StreamChoice(names) if names else StreamChoice((), ".*")
         settings = {"start": "latest", "start_ns": None} | plan
         self.now_s = 100.0
         self.limit = limits.as_read_limit()

@@ -44,7 +44,7 @@ from natsd.spark.jobs.audit_findings import (
     AuditFinding,
     ReplicaStreamState,
 )
-from natsd.spark.jobs.audit_replica import Replica, look_at, names_of
+from natsd.spark.jobs.audit_replica import Replica, names_of, plan_replica
 from natsd.spark.jobs.audit_tasks import AuditTask
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance
@@ -81,7 +81,7 @@ def audit(
     audited = Audited(names_of(paths))
     chosen = None if streams is None else list(streams)
     replicas = [
-        look_at(path, name, chosen, account, keys, audited)
+        plan_replica(path, name, chosen, account, keys, audited)
         for path, name in zip(paths, audited.replicas, strict=True)
     ]
     for stream in chosen or ():
@@ -119,21 +119,21 @@ class _Audit:
         """Run both passes."""
         self._note_states()
         tasks = self._tasks(lambda _number, _plan: None)
-        self._tell(0, 2)
+        self._report(0, 2)
         if tasks:
             found = self._run(tasks).persist()
             try:
                 self._take_damage(found)
                 self._take_summaries(found)
                 self._take_ids(found)
-                self._tell(1, 1)
+                self._report(1, 1)
                 self._compare(found)
             finally:
                 found.unpersist()
         self._note_gaps()
-        self._tell(2, 0)
+        self._report(2, 0)
 
-    def _tell(self, done: int, waiting: int) -> None:
+    def _report(self, done: int, waiting: int) -> None:
         if self._advance is not None:
             self._advance(Advance(done, waiting))
 

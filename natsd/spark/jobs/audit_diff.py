@@ -212,8 +212,8 @@ def _shown(plans: Plans, names: Sequence[str], sequence: int) -> str:
 
 def _message(plan: StoredStreamPlan, sequence: int) -> str:
     request = RangeRequest(plan.stream, sequence, sequence, fail_on_data_loss=False)
-    for asked in plan.ranges(request):
-        for batch in read_store(asked, ("subject", "time_ns", "headers", "data")):
+    for store_range in plan.ranges(request):
+        for batch in read_store(store_range, ("subject", "time_ns", "headers", "data")):
             row = batch.to_pylist()[0]
             data, headers = row["data"], dict(row["headers"] or ())
             named = f", headers {', '.join(headers)}" if headers else ""

@@ -46,7 +46,7 @@ class Replica:
         return self.is_read and stream not in self.plans and stream not in self.unread
 
 
-def look_at(
+def plan_replica(
     path: Path,
     name: str,
     streams: Iterable[str] | None,

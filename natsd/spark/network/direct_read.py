@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from natsd.spark.errors import ClientError, NoResponders
 from natsd.spark.network.range_decoders import DirectDecoder
-from natsd.spark.network.reading import Lagging, Reading
+from natsd.spark.network.range_progress import Lagging, RangeProgress
 from natsd.spark.wire.client import ClientSubscription
 
 REQUEST_ROWS: Final = 50_000
@@ -47,7 +47,7 @@ NO_RESPONDERS = 503
 TOO_MANY_REQUESTS = 429
 
 
-class Slot:
+class PendingRequest:
     """A pending request and its received rows."""
 
     def __init__(self, decoder: DirectDecoder, answers: ClientSubscription, rows: int) -> None:
@@ -69,34 +69,34 @@ class Slot:
 
 
 class DirectReader:
-    """Reader of the rest of `reading`; each retry uses a new one."""
+    """Reader of the rest of `progress`; each retry uses a new one."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._draining: list[Slot] = []
-        self._row_bytes = reading.info.message_bytes
-        self._spare = reading.new_batch()
+    def __init__(self, progress: RangeProgress) -> None:
+        self._progress = progress
+        self._draining: list[PendingRequest] = []
+        self._row_bytes = progress.info.message_bytes
+        self._spare = progress.new_batch()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the record batches. Raises ClientError, DataLoss."""
-        reading = self._reading
-        self._current = self._ask(reading.last + 1)
+        progress = self._progress
+        self._current = self._ask(progress.last + 1)
         try:
             yield from self._read()
         finally:
-            reading.leave(self._current.decoder)
-        reading.wait_for_gaps()
+            progress.leave(self._current.decoder)
+        progress.wait_for_gaps()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        reading = self._reading
-        following: Slot | None = None
+        progress = self._progress
+        following: PendingRequest | None = None
         while True:
             current = self._current
-            reading.passed(current.decoder)
+            progress.passed(current.decoder)
             if current.decoder.batch.is_full:
-                yield reading.take(current.decoder.batch)
+                yield progress.take(current.decoder.batch)
             if following is not None and following.decoder.batch.is_full:
-                following.ready.append(reading.take(following.decoder.batch))
+                following.ready.append(progress.take(following.decoder.batch))
             if following is None:
                 following = self._ask_ahead(current)
             if not current.decoder.is_complete and not current.decoder.status:
@@ -104,46 +104,50 @@ class DirectReader:
                 continue
             after = self._after(current, following)
             following = None
-            reading.look_at_gaps(current.decoder)
+            progress.check_gaps(current.decoder)
             if after is None:
                 return
             yield from self._switch(after)
 
     def _receive(self) -> None:
-        decoder = self._reading.receive()
-        for slot in self._draining:
-            if slot.decoder is decoder and slot.decoder.status:
-                slot.answers.unsubscribe()
-                self._draining.remove(slot)
+        decoder = self._progress.receive()
+        for pending in self._draining:
+            if pending.decoder is decoder and pending.decoder.status:
+                pending.answers.unsubscribe()
+                self._draining.remove(pending)
                 return
 
     # Requests
 
-    def _ask(self, sequence: int) -> Slot:
-        reading = self._reading
-        client, request = reading.client, reading.request
-        rows = max(REQUEST_ROWS_MIN, reading.max_bytes // (self._row_bytes + ADDED_BYTES))
-        rows = min(rows, REQUEST_ROWS, reading.target - sequence + 1)
+    def _ask(self, sequence: int) -> PendingRequest:
+        progress = self._progress
+        client, request = progress.client, progress.request
+        rows = max(REQUEST_ROWS_MIN, progress.max_bytes // (self._row_bytes + ADDED_BYTES))
+        rows = min(rows, REQUEST_ROWS, progress.target - sequence + 1)
         decoder = DirectDecoder(
-            reading.batch, sequence - 1, reading.target, request.start_time_ns, request.end_time_ns
+            progress.batch,
+            sequence - 1,
+            progress.target,
+            request.start_time_ns,
+            request.end_time_ns,
         )
         decoder.stop_at_frames = rows - rows // AHEAD
         body = {
             "seq": sequence,
             "batch": rows,
-            "max_bytes": max(reading.max_bytes, client.max_payload),
-            "next_by_subj": reading.subjects[0],
+            "max_bytes": max(progress.max_bytes, client.max_payload),
+            "next_by_subj": progress.subjects[0],
         }
-        return Slot(decoder, self._send(body, decoder), rows)
+        return PendingRequest(decoder, self._send(body, decoder), rows)
 
     def _send(self, body: dict[str, Any], decoder: DirectDecoder) -> ClientSubscription:
-        client = self._reading.client
-        subject = f"{client.options.api}.DIRECT.GET.{self._reading.request.stream}"
+        client = self._progress.client
+        subject = f"{client.options.api}.DIRECT.GET.{self._progress.request.stream}"
         answers = client.subscribe(client.new_inbox(), decoder)
         client.publish(subject, json.dumps(body).encode(), answers.subject)
         return answers
 
-    def _ask_ahead(self, current: Slot) -> Slot | None:
+    def _ask_ahead(self, current: PendingRequest) -> PendingRequest | None:
         """Send the next request once its first sequence is known; None: not yet, or not needed."""
         decoder = current.decoder
         if decoder.frames < decoder.stop_at_frames or decoder.status or current.left == 0:
@@ -152,7 +156,7 @@ class DirectReader:
             decoder.stop_at_frames = current.rows - current.rows // SPARSE_AHEAD
             return None
         begin = decoder.last + current.left + 1
-        if begin > self._reading.target or len(self._draining) == DRAINING_MAX:
+        if begin > self._progress.target or len(self._draining) == DRAINING_MAX:
             return None
         self._row_bytes = decoder.row_bytes // decoder.frames
         decoder.upto = begin - 1
@@ -162,9 +166,11 @@ class DirectReader:
 
     # Ends of requests
 
-    def _after(self, ended: Slot, following: Slot | None) -> Slot | None:
+    def _after(
+        self, ended: PendingRequest, following: PendingRequest | None
+    ) -> PendingRequest | None:
         """Return the request behind one that has ended; None: the range is read."""
-        reading = self._reading
+        progress = self._progress
         if ended.decoder.status:
             ended.answers.unsubscribe()
         else:
@@ -175,55 +181,57 @@ class DirectReader:
         if following is not None:
             self._drop(following)
         if self._ended_early(ended):
-            return self._ask(reading.last + 1)
-        reading.verify_end()
+            return self._ask(progress.last + 1)
+        progress.verify_end()
         return None
 
-    def _ended_early(self, ended: Slot) -> bool:
+    def _ended_early(self, ended: PendingRequest) -> bool:
         """Return whether messages follow the request's end. Raises its status if it is an error."""
         decoder = ended.decoder
         if decoder.status == NOT_FOUND:
             return False
-        raise_for(decoder, self._reading)
+        raise_for(decoder, self._progress)
         if decoder.status_header("Nats-Num-Pending") == 0:
             return False
         if decoder.frames == 0:
-            raise Lagging(f"{self._reading.client.where}: a direct get was answered with nothing")
+            raise Lagging(
+                f"{self._progress.client.server_address}: a direct get was answered with nothing"
+            )
         self._row_bytes = max(decoder.row_bytes // decoder.frames, self._row_bytes)
         return True
 
-    def _drop(self, slot: Slot) -> None:
+    def _drop(self, pending: PendingRequest) -> None:
         """Drop a request whose rows begin too far ahead."""
-        slot.decoder.is_over = True
-        slot.ready.clear()
+        pending.decoder.is_over = True
+        pending.ready.clear()
         if self._spare.rows:
-            self._spare = self._reading.new_batch()
-        slot.answers.unsubscribe()
+            self._spare = self._progress.new_batch()
+        pending.answers.unsubscribe()
 
-    def _switch(self, current: Slot) -> Iterator[pa.RecordBatch]:
+    def _switch(self, current: PendingRequest) -> Iterator[pa.RecordBatch]:
         """Make the request the current one, and yield its completed batches.
 
         Its rows go on in the old batch if it has none yet.
         """
-        reading = self._reading
-        if current.decoder.batch is not reading.batch:
+        progress = self._progress
+        if current.decoder.batch is not progress.batch:
             if current.ready or current.decoder.batch.rows:
-                if reading.batch.rows:
-                    yield reading.take(reading.batch)
-                reading.batch, self._spare = current.decoder.batch, reading.batch
+                if progress.batch.rows:
+                    yield progress.take(progress.batch)
+                progress.batch, self._spare = current.decoder.batch, progress.batch
             else:
-                current.decoder.batch = reading.batch
+                current.decoder.batch = progress.batch
         self._current = current
         while current.ready:
             yield current.ready.popleft()
 
 
-def raise_for(decoder: DirectDecoder, reading: Reading) -> None:
+def raise_for(decoder: DirectDecoder, progress: RangeProgress) -> None:
     """Raise the error of a status other than EOB. Raises NoResponders, Lagging, ClientError."""
-    stream, where = reading.request.stream, reading.client.where
+    stream, server = progress.request.stream, progress.client.server_address
     if decoder.status == NO_RESPONDERS:
-        raise NoResponders(f'{where}: nobody answers direct gets of stream "{stream}"')
+        raise NoResponders(f'{server}: nobody answers direct gets of stream "{stream}"')
     if decoder.status == TOO_MANY_REQUESTS:
-        raise Lagging(f'{where}: stream "{stream}": {decoder.status_text()}')
+        raise Lagging(f'{server}: stream "{stream}": {decoder.status_text()}')
     if decoder.status != EOB:
-        raise ClientError(f'{where}: direct get of stream "{stream}": {decoder.status_text()}')
+        raise ClientError(f'{server}: direct get of stream "{stream}": {decoder.status_text()}')

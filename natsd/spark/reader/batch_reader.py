@@ -35,7 +35,7 @@ from natsd.spark.ranges import NO_END, RangeRequest
 from natsd.spark.reader import filters
 from natsd.spark.reader.filters import Selection
 from natsd.spark.reader.planning import Cutting, SequenceSpan, cut
-from natsd.spark.reader.streams import Choice, ServerStreams
+from natsd.spark.reader.streams import ServerStreams, StreamChoice
 from natsd.spark.wire.connecting import ClientOptions
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class StreamCatalog(Protocol):
 class BatchPlan:
     """The user's batch read as plain values."""
 
-    choice: Choice
+    choice: StreamChoice
     selection: Selection
     cutting: Cutting
     start: Edge = EARLIEST

@@ -38,7 +38,7 @@ from natsd.spark.errors import JetStreamApiError
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.reader.batch_reader import Tasks
 from natsd.spark.reader.runs import Run, clusters, expanded, runs_of
-from natsd.spark.reader.streams import Choice, ServerStreams
+from natsd.spark.reader.streams import ServerStreams, StreamChoice
 from natsd.spark.wire.client import NatsClient
 from natsd.spark.wire.frames import ReceivedMessage
 
@@ -125,7 +125,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.plan = plan
         self.tasks = tasks
         self._clock = clock
-        self._streams = ServerStreams(tasks.connect, Choice((plan.stream,)))
+        self._streams = ServerStreams(tasks.connect, StreamChoice((plan.stream,)))
         self._is_ready = False
         self._reply_of: dict[int, str] = {}
         self._committed: set[int] = set()

@@ -12,7 +12,7 @@ from natsd.spark.reader.planning import cutting
 from natsd.spark.reader.queue_reader import MESSAGES_DEFAULT, QueuePlan, QueueReader
 from natsd.spark.reader.store_reader import FilteringStoreReader, StoreReader, StoreSource
 from natsd.spark.reader.stream_reader import MicroBatchLimits, StreamingPlan, StreamReader
-from natsd.spark.reader.streams import Choice
+from natsd.spark.reader.streams import StreamChoice
 from natsd.spark.rows import columns
 from natsd.spark.stored.stored_ranges import StoreKeys
 
@@ -80,9 +80,9 @@ def stream_reader(options: ReadOptions, schema: StructType) -> DataSourceStreamR
     return StreamReader(plan, tasks)
 
 
-def choice_of(options: ReadOptions) -> Choice:
+def choice_of(options: ReadOptions) -> StreamChoice:
     """Return the streams that the options choose."""
-    return Choice(options.named_streams, options.streams_pattern)
+    return StreamChoice(options.named_streams, options.streams_pattern)
 
 
 def tasks_of(options: ReadOptions, schema: StructType) -> Tasks:

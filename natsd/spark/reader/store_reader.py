@@ -20,7 +20,7 @@ from natsd.spark.offsets import SourceStreamState
 from natsd.spark.reader import filters
 from natsd.spark.reader.batch_reader import BatchPlan, Tasks
 from natsd.spark.reader.planning import SEQUENCES_PER_PART, WORTHWHILE_SEQUENCES, Cutting
-from natsd.spark.reader.streams import Choice, StreamMissing
+from natsd.spark.reader.streams import StreamChoice, StreamMissing
 from natsd.spark.stored.stored_ranges import StoredStreamPlan, StoreKeys, StoreRange
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class StoredStreams:
     StoreError, OSError.
     """
 
-    def __init__(self, store: StoreSource, choice: Choice) -> None:
+    def __init__(self, store: StoreSource, choice: StreamChoice) -> None:
         from natsd.spark.stored.offline import list_streams, plan_streams
 
         known = list_streams(store.path, store.account, store.keys)

@@ -46,7 +46,7 @@ from natsd.spark.offsets import (
 from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.reader.batch_reader import RangePartition, Tasks
 from natsd.spark.reader.planning import Cutting, SequenceSpan, cut, share
-from natsd.spark.reader.streams import Choice, ServerStreams, StreamMissing
+from natsd.spark.reader.streams import ServerStreams, StreamChoice, StreamMissing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,7 +110,7 @@ class StreamingPlan:
     `start_ns` is the start time in ns since the epoch; None: `start` counts.
     """
 
-    choice: Choice
+    choice: StreamChoice
     subjects: tuple[str, ...]
     cutting: Cutting
     limits: MicroBatchLimits
@@ -220,7 +220,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if named and name not in self.plan.choice.names:
                 continue  # not read since a restart: its offset is kept
             if self._streams.find(name) is None:
-                self._lose(
+                self._report_loss(
                     StreamMissing(
                         f'stream "{name}" was deleted after it was read up to'
                         f" sequence {start[name] - 1}: set failOnDataLoss to false to go on without"
@@ -235,14 +235,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin is None:
             return state.first
         if known != state.created or begin > state.end:
-            self._lose(replaced(state, begin))
+            self._report_loss(replaced(state, begin))
             self._created[state.name] = state.created
             return state.first
         if begin < state.first and not state.overwrites:
-            self._lose(DataLoss(state.name, begin, state.first - 1))
+            self._report_loss(DataLoss(state.name, begin, state.first - 1))
         return max(begin, state.first)
 
-    def _lose(self, error: Exception) -> None:
+    def _report_loss(self, error: Exception) -> None:
         if self.plan.fail_on_data_loss:
             raise error
         if str(error) not in self._warnings:  # once: a warning at every trigger would flood the log

@@ -36,7 +36,7 @@ class StreamMissing(Exception):
 
 
 @dataclass(frozen=True)
-class Choice:
+class StreamChoice:
     """The chosen streams: their names, or a regular expression that selects them."""
 
     names: tuple[str, ...]
@@ -52,7 +52,7 @@ class ServerStreams:
     def __init__(
         self,
         connect: ClientOptions,
-        choice: Choice,
+        choice: StreamChoice,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.connect = connect

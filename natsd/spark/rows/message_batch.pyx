@@ -56,7 +56,7 @@ cdef extern from "Python.h":
     ) except -1
 
 
-cdef int grow(Growing* to, size_t more) except -1 nogil:
+cdef int grow(ByteBuffer* to, size_t more) except -1 nogil:
     cdef size_t room = to.room if to.room > ROOM_MIN else ROOM_MIN
     cdef char* grown
     while room < to.used + more:
@@ -69,7 +69,7 @@ cdef int grow(Growing* to, size_t more) except -1 nogil:
     return 0
 
 
-cdef inline int put(Growing* to, const char* at, size_t length) except -1 nogil:
+cdef inline int put(ByteBuffer* to, const char* at, size_t length) except -1 nogil:
     if to.used + length > to.room:
         grow(to, length)
     memcpy(to.at + to.used, at, length)
@@ -77,15 +77,15 @@ cdef inline int put(Growing* to, const char* at, size_t length) except -1 nogil:
     return 0
 
 
-cdef inline int put_int64(Growing* to, int64_t number) except -1 nogil:
+cdef inline int put_int64(ByteBuffer* to, int64_t number) except -1 nogil:
     return put(to, <const char*> &number, sizeof(int64_t))
 
 
-cdef inline int put_int32(Growing* to, int32_t number) except -1 nogil:
+cdef inline int put_int32(ByteBuffer* to, int32_t number) except -1 nogil:
     return put(to, <const char*> &number, sizeof(int32_t))
 
 
-cdef inline int put_end(Growing* offsets, size_t end) except -1 nogil:
+cdef inline int put_end(ByteBuffer* offsets, size_t end) except -1 nogil:
     if end > INT32_MAX:
         raise BatchOverflow("a column of a batch holds at most 2 GiB: choose a smaller batchBytes")
     return put_int32(offsets, <int32_t> end)
@@ -106,14 +106,14 @@ cdef inline bint is_ascii(const char* at, size_t length) noexcept nogil:
     return not together & <uint64_t> 0x8080808080808080ULL
 
 
-cdef int put_decoded(Growing* to, const char* at, size_t length) except -1 with gil:
+cdef int put_decoded(ByteBuffer* to, const char* at, size_t length) except -1 with gil:
     """Append the bytes as UTF-8, with U+FFFD for invalid sequences."""
     cdef bytes text = at[:length].decode("utf-8", "replace").encode()
     return put(to, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
 
 
 cdef inline int put_text(
-    Growing* offsets, Growing* text, const char* at, size_t length
+    ByteBuffer* offsets, ByteBuffer* text, const char* at, size_t length
 ) except -1 nogil:
     if is_ascii(at, length):
         put(text, at, length)
@@ -148,7 +148,7 @@ cdef inline bint is_space(char c) noexcept nogil:
     return c == c" " or c == c"\t" or c == c"\r"
 
 
-cdef ColumnBuffer handed_over(Growing* of):
+cdef ColumnBuffer take_buffer(ByteBuffer* of):
     """Return the bytes as a ColumnBuffer, and allocate as much again plus 1/8.
 
     The next batch is probably of the same size.
@@ -369,24 +369,24 @@ cdef class MessageBatch:
     def buffers_of(self, name):
         """Return the buffers of one column, and reset them."""
         if name == "stream":
-            return [handed_over(&self.stream_offsets), handed_over(&self.stream_text)]
+            return [take_buffer(&self.stream_offsets), take_buffer(&self.stream_text)]
         if name == "seq":
-            return [handed_over(&self.sequences)]
+            return [take_buffer(&self.sequences)]
         if name == "subject":
-            return [handed_over(&self.subject_offsets), handed_over(&self.subject_text)]
+            return [take_buffer(&self.subject_offsets), take_buffer(&self.subject_text)]
         if name == "time":
-            return [handed_over(&self.times)]
+            return [take_buffer(&self.times)]
         if name == "time_ns":
-            return [handed_over(&self.times_ns)]
+            return [take_buffer(&self.times_ns)]
         if name == "headers":
             return [
-                handed_over(&self.header_validity), handed_over(&self.header_offsets),
-                handed_over(&self.key_offsets), handed_over(&self.key_text),
-                handed_over(&self.value_lists),
-                handed_over(&self.value_offsets), handed_over(&self.value_text),
+                take_buffer(&self.header_validity), take_buffer(&self.header_offsets),
+                take_buffer(&self.key_offsets), take_buffer(&self.key_text),
+                take_buffer(&self.value_lists),
+                take_buffer(&self.value_offsets), take_buffer(&self.value_text),
             ]
         assert name == "data"
-        return [handed_over(&self.data_offsets), handed_over(&self.data_bytes)]
+        return [take_buffer(&self.data_offsets), take_buffer(&self.data_bytes)]
 
 
 cdef size_t more_lines(HeaderLine** lines, size_t room) except 0 nogil:

@@ -63,7 +63,7 @@ class WriteJob:
 
 
 @dataclass(frozen=True)
-class Floor:
+class StreamEnd:
     """End of a stream when a task began: the task's rows can only be behind `sequence`.
 
     `created` is the stream's creation time, by which a recreated stream is detected.
@@ -94,7 +94,7 @@ class BeginRecord:
     rows: int = 0
     planned: int = 0
     digest: str = ""
-    targets: dict[str, Floor] = field(default_factory=dict)
+    targets: dict[str, StreamEnd] = field(default_factory=dict)
     refused: tuple[int, ...] = ()
     takeovers: int = 0
     is_released: bool = False
@@ -106,7 +106,7 @@ class BeginRecord:
     @classmethod
     def decode(cls, value: dict[str, Any]) -> Self:
         """Return the record of a JSON object."""
-        targets = {name: Floor(**floor) for name, floor in value["targets"].items()}
+        targets = {name: StreamEnd(**stream_end) for name, stream_end in value["targets"].items()}
         return cls(**{**value, "targets": targets, "refused": tuple(value["refused"])})
 
 
@@ -245,19 +245,23 @@ class TaskLease:
         )
 
 
-def batch_floors(
-    bucket: StateBucket, job: WriteJob, run: str, floors: dict[str, Floor]
-) -> tuple[dict[str, Floor], bool]:
-    """Return the floors of a batch with an id column, shared by all its tasks.
+def batch_stream_ends(
+    bucket: StateBucket, job: WriteJob, run: str, stream_ends: dict[str, StreamEnd]
+) -> tuple[dict[str, StreamEnd], bool]:
+    """Return the stream ends of a batch with an id column, shared by all its tasks.
 
-    Adds the floors of streams that no task has written to yet. Also returns whether an earlier run
+    Adds the ends of streams that no task has written to yet. Also returns whether an earlier run
     began the batch. Raises ClientError, WriteError.
     """
     key = f"{job.key}.ids"
     for _ in range(100):
         entry = bucket.get(key)
         known: dict[str, Any] = {} if entry is None else entry.value["targets"]
-        missing = {name: asdict(floor) for name, floor in floors.items() if name not in known}
+        missing = {
+            name: asdict(stream_end)
+            for name, stream_end in stream_ends.items()
+            if name not in known
+        }
         wanted = known | missing
         value = {"run": run if entry is None else entry.value["run"], "targets": wanted}
         if entry is None:
@@ -267,6 +271,6 @@ def batch_floors(
         else:
             written = entry.revision
         if written is not None:
-            targets = {name: Floor(**floor) for name, floor in wanted.items()}
+            targets = {name: StreamEnd(**stream_end) for name, stream_end in wanted.items()}
             return targets, value["run"] != run
     raise WriteError(f"the record {key} changes all the time: start the write again")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from natsd.spark.errors import JetStreamApiError
-from natsd.spark.sink.begin_records import Floor, WriteError
+from natsd.spark.sink.begin_records import StreamEnd, WriteError
 from natsd.spark.sink.publishing import RowBatch
 from natsd.spark.wire.client import NatsClient
 
@@ -25,7 +25,7 @@ class TargetStream:
 
     name: str
     subjects: tuple[bytes, ...]
-    floor: Floor
+    stream_end: StreamEnd
     first_sequence: int
 
     @property
@@ -94,7 +94,7 @@ class TargetStreams:
         return TargetStream(
             name,
             tuple(subject.encode() for subject in config.get("subjects") or ()),
-            Floor(int(state["last_seq"]), str(info["created"])),
+            StreamEnd(int(state["last_seq"]), str(info["created"])),
             int(state["first_seq"]),
         )
 

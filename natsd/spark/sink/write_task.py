@@ -15,10 +15,9 @@ Guarantees and their conditions
   raises RowsDiffer if they have another. Rows with an id column may come in any order and
   partition.
 - Two attempts of one task never send at the same time, by their own clocks
-  (begin_records.TaskLease).
-  The stream's duplicate window handles the rest: messages of an interrupted attempt that are still
-  in transit, at most `max_in_flight`, and attempts in other partitions of a batch with an id
-  column.
+  (begin_records.TaskLease). The stream's duplicate window handles the rest: messages of an
+  interrupted attempt that are still in transit, at most `max_in_flight`, and attempts in other
+  partitions of a batch with an id column.
 - A version at or below the fence is complete: its rows are neither checked nor sent.
 - For streams that remove messages (a work queue, limits), see stored_ids; the record's count of
   acknowledged rows holds there too.
@@ -36,11 +35,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from natsd.spark.sink.begin_records import (
     LEASE_S,
     BeginRecord,
-    Floor,
+    StreamEnd,
     TaskLease,
     WriteError,
     WriteJob,
-    batch_floors,
+    batch_stream_ends,
     fence_of,
 )
 from natsd.spark.sink.pacing import paced
@@ -159,12 +158,12 @@ class Attempt:
 
     def run(self, first: RowBatch, batches: Iterator[RowBatch]) -> Written:
         """Write all rows; `first` is the first of `batches`. Raises WriteError, ClientError."""
-        if self._ask(self._is_fenced):
+        if self._retry(self._is_fenced):
             return Written(self.task, was_done=True)
-        self._ask(lambda: self._check(first))
+        self._retry(lambda: self._check(first))
         self.lease = self._begin(first)
         try:
-            if self._ask(self._is_fenced):
+            if self._retry(self._is_fenced):
                 self.bucket.purge(self.lease.key)
                 return Written(self.task, was_done=True)
             self._write(batches)
@@ -179,8 +178,8 @@ class Attempt:
 
     def _begin(self, first: RowBatch) -> TaskLease:
         """Create or take over the begin record, with `first` as the planned rows."""
-        floors = {name: target.floor for name, target in self.targets.found.items()}
-        self._ask(lambda: self._batch_floors(floors))
+        stream_ends = {name: target.stream_end for name, target in self.targets.found.items()}
+        self._retry(lambda: self._batch_stream_ends(stream_ends))
         record = BeginRecord(
             owner=secrets.token_hex(8),
             attempt=self.task.attempt,
@@ -188,11 +187,11 @@ class Attempt:
             by_id=self.by_id,
             planned=first.count,
             digest=self._hex(self._digest_of(first, 0, first.count, 0)),
-            targets=floors,
+            targets=stream_ends,
         )
         key = f"{self.task.job.key}.{self.task.partition}"
         lease = TaskLease(self.bucket, key, record, self.options.lease_s)
-        self._ask(lease.begin)
+        self._retry(lease.begin)
         if lease.before is not None and lease.before.by_id != self.by_id:
             lease.release()
             raise RowsDiffer(
@@ -202,14 +201,19 @@ class Attempt:
             )
         return lease
 
-    def _batch_floors(self, floors: dict[str, Floor]) -> dict[str, Floor]:
-        """Return the floors; with an id column, those of the batch: any task may send any row."""
+    def _batch_stream_ends(self, stream_ends: dict[str, StreamEnd]) -> dict[str, StreamEnd]:
+        """Return the stream ends; with an id column, those of the batch.
+
+        With an id column any task may send any row.
+        """
         if not self.by_id:
-            return floors
-        known, self._is_rerun = batch_floors(self.bucket, self.task.job, self.task.run, floors)
+            return stream_ends
+        known, self._is_rerun = batch_stream_ends(
+            self.bucket, self.task.job, self.task.run, stream_ends
+        )
         return known
 
-    def _ask(self, question: Callable[[], Answer]) -> Answer:
+    def _retry(self, question: Callable[[], Answer]) -> Answer:
         """Return the result of `question`, which is repeated after lost connections.
 
         A repetition is harmless.
@@ -224,7 +228,7 @@ class Attempt:
                     self.client.reconnect()
                 else:
                     raise
-        raise WriteError(f"{self.client.where}: connections are lost again and again")
+        raise WriteError(f"{self.client.server_address}: connections are lost again and again")
 
     # Rows
 
@@ -236,7 +240,7 @@ class Attempt:
         held: list[tuple[int, RowBatch]] = []
         for rows in batches:
             if self._base:
-                self._ask(partial(self._check, rows))
+                self._retry(partial(self._check, rows))
             base, self._base = self._base, self._base + rows.count
             planned = verify.planned if verify is not None else 0
             if verify is not None and base < planned <= self._base:
@@ -249,7 +253,7 @@ class Attempt:
                 held.append((base, rows))
             if self._base < planned:
                 continue
-            self._ask(self._plan)
+            self._retry(self._plan)
             for start, kept in held:
                 sender.add(start, kept)
             held.clear()
@@ -258,17 +262,17 @@ class Attempt:
             raise self._differs(f"{self._base} rows instead of at least {verify.planned}")
         sender.drain()
         done = {"rows": self._base, "planned": self._base, "is_released": True}
-        self._ask(lambda: self.lease.change(**{**sender.state(), **done}))
+        self._retry(lambda: self.lease.change(**{**sender.state(), **done}))
 
     def _plan(self) -> None:
         """Update the record so that it covers all rows so far."""
         record = self.lease.record
-        floors = {name: target.floor for name, target in self.targets.found.items()}
+        stream_ends = {name: target.stream_end for name, target in self.targets.found.items()}
         digest = self._hex(self._digest)
-        missing = any(name not in record.targets for name in floors)
+        missing = any(name not in record.targets for name in stream_ends)
         if self._base <= record.planned and record.digest == digest and not missing:
             return
-        self._batch_floors(floors)
+        self._batch_stream_ends(stream_ends)
         state = self._sender.state() if self._sender else {}
         self.lease.change(**{**state, "planned": self._base, "digest": digest})
 
@@ -322,15 +326,15 @@ class Attempt:
         is_first = self.lease.before is None and not self._is_rerun and not self.task.attempt
         is_all_acknowledged = verify is not None and verify.rows >= verify.planned
         if not is_first and not is_all_acknowledged:
-            sender.found = self._ask(lambda: self._find(prefix))
+            sender.found = self._retry(lambda: self._find(prefix))
         return sender
 
     def _find(self, prefix: bytes) -> FoundIds:
         record = self.lease.record
-        floors = self._batch_floors(record.targets)
+        stream_ends = self._batch_stream_ends(record.targets)
         return stored_ids(
             self.targets,
-            floors,
+            stream_ends,
             prefix,
             by_row=not self.by_id,
             refused=record.refused,

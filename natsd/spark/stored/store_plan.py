@@ -30,7 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from natsd.spark.stored.store_hold import LOCK_NAME, hold, open_key
+from natsd.spark.stored.store_lock import LOCK_NAME, lock_against_servers, open_key
 from natsd.spark.stored.stored_ranges import (
     NO_KEYS,
     BlockPart,
@@ -81,7 +81,7 @@ class StoreDirectory:
         self.root: Final = find_root(Path(path))
         self.keys: Final = keys
         self._operator = keys.operator()
-        self._lock = hold(self.root)
+        self._lock = lock_against_servers(self.root)
         try:
             self._disk = OverlayDisk(RealDisk())
             self.replayed: Replayed = replay(self._disk, self.root)

@@ -122,7 +122,7 @@ class NatsClient:
         return int(self.info.get("max_payload") or (1 << 20))
 
     @property
-    def where(self) -> str:
+    def server_address(self) -> str:
         """Address of the connected server."""
         return str(self.connection.address)
 
@@ -273,10 +273,12 @@ class NatsClient:
         self.publish(subject, payload, reply, headers)
         while not (pending and pending[-1].subject == reply):
             if self.receive(deadline) is None:
-                raise RequestTimeout(f'{self.where}: no answer to a request to "{subject}" in time')
+                raise RequestTimeout(
+                    f'{self.server_address}: no answer to a request to "{subject}" in time'
+                )
         answer = pending.pop()
         if answer.status == NO_RESPONDERS and not answer.data:
-            raise NoResponders(f'{self.where}: nobody answers on "{subject}"')
+            raise NoResponders(f'{self.server_address}: nobody answers on "{subject}"')
         return answer
 
     def api(self, name: str, body: object = None, timeout_s: float | None = None) -> dict[str, Any]:
@@ -290,8 +292,8 @@ class NatsClient:
             answer = self.request(f"{self.options.api}.{name}", payload, timeout_s=timeout_s)
         except NoResponders:
             raise NoResponders(
-                f'{self.where}: JetStream does not answer on "{self.options.api}": is it enabled '
-                "for this account, and are domain and apiPrefix right?"
+                f'{self.server_address}: JetStream does not answer on "{self.options.api}": is it '
+                "enabled for this account, and are domain and apiPrefix right?"
             ) from None
         return decode_answer(answer.data, name)
 

@@ -6,7 +6,7 @@ from libc.stdint cimport uint64_t
 cdef enum:
     GO_ON = 0                   # the parser continues with the next frame
     STOP = 1                    # the parser returns to Python; it continues at the next call
-    USUAL_MAX = 256  # maximum bytes of a memorized first line
+    MEMORIZED_BYTES_MAX = 256  # maximum bytes of a memorized first line
 
 
 cdef struct MessageFrame:       # pointers into the receive buffer, valid until `take` returns
@@ -33,11 +33,11 @@ cdef class FrameParser:
     cdef size_t head            # end of the parsed bytes
     cdef size_t tail            # end of the received bytes
     cdef size_t frame_bytes_max
-    cdef MessageFrame frame            # last parsed message
+    cdef MessageFrame frame     # last parsed message
     cdef size_t line_len        # bytes of the last control line, with its line end
-    cdef char[USUAL_MAX] usual  # start of the last HMSG line without reply, up to its lengths
-    cdef size_t usual_len       # bytes of `usual`; 0: none is memorized
-    cdef size_t usual_subject_at
+    cdef char[MEMORIZED_BYTES_MAX] memorized_line  # start of the last HMSG line without reply
+    cdef size_t memorized_len   # bytes of `memorized_line`; 0: none is memorized
+    cdef size_t memorized_subject_at
     cdef dict handlers
     cdef uint64_t[16] sids      # subscription ids of the frame handlers, packed
     cdef void* handler_pointers[16]
@@ -50,7 +50,7 @@ cdef class FrameParser:
     cdef int read_line(
         self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
     ) except -1 nogil
-    cdef bint read_usual(
+    cdef bint read_memorized_line(
         self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
     ) noexcept nogil
     cdef void* handler_of(self, uint64_t sid) noexcept nogil

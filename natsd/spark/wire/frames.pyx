@@ -236,7 +236,7 @@ cdef class FrameParser:
         cdef MessageFrame* frame = &self.frame
         cdef uint64_t headers_len = 0
         cdef uint64_t total = 0
-        if not self.read_usual(line, length, &headers_len, &total):
+        if not self.read_memorized_line(line, length, &headers_len, &total):
             self.read_line(line, length, &headers_len, &total)
         if headers_len > total:
             raise ProtocolViolation(MALFORMED)
@@ -264,7 +264,7 @@ cdef class FrameParser:
         cdef const char* begin = line + 4 + with_headers
         cdef int count = split(begin, length - 4 - with_headers, starts, lengths)
         cdef int least = 4 if with_headers else 3
-        self.usual_len = 0
+        self.memorized_len = 0
         if (
             count < least or count > least + 1
             or not read_decimal(begin + starts[1], lengths[1], &frame.sid)
@@ -277,13 +277,13 @@ cdef class FrameParser:
         frame.subject_len = lengths[0]
         frame.reply = begin + starts[2]
         frame.reply_len = lengths[2] if count > least else 0
-        if with_headers and count == 4 and 5 + starts[2] <= USUAL_MAX:
-            self.usual_len = 5 + starts[2]
-            self.usual_subject_at = 5 + starts[0]
-            memcpy(self.usual, line, self.usual_len)
+        if with_headers and count == 4 and 5 + starts[2] <= MEMORIZED_BYTES_MAX:
+            self.memorized_len = 5 + starts[2]
+            self.memorized_subject_at = 5 + starts[0]
+            memcpy(self.memorized_line, line, self.memorized_len)
         return 0
 
-    cdef bint read_usual(
+    cdef bint read_memorized_line(
         self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
     ) noexcept nogil:
         """Parse an HMSG line without reply that differs from the last one only in its lengths.
@@ -291,17 +291,17 @@ cdef class FrameParser:
         Return False if the line is different, or if none is memorized.
         """
         cdef MessageFrame* frame = &self.frame
-        cdef const char* at = line + self.usual_len
+        cdef const char* at = line + self.memorized_len
         cdef const char* end = line + length
         if (
-            self.usual_len == 0 or length < self.usual_len
-            or memcmp(line, self.usual, self.usual_len) != 0
+            self.memorized_len == 0 or length < self.memorized_len
+            or memcmp(line, self.memorized_line, self.memorized_len) != 0
             or not skip_number(&at, end, c" ", headers_len)
             or not skip_number(&at, end, c"\r", total)
             or end - at != 1
         ):
             return False
-        frame.subject = line + self.usual_subject_at
+        frame.subject = line + self.memorized_subject_at
         frame.reply_len = 0
         return True
 

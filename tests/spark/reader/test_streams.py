@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from natsd.spark.errors import ConnectionLost, JetStreamApiError, NoResponders
-from natsd.spark.reader.streams import Choice, ServerStreams, StreamMissing
+from natsd.spark.reader.streams import ServerStreams, StreamChoice, StreamMissing
 from natsd.spark.times import parse_time_ns
 from natsd.spark.wire.client import NatsClient
 from tests.spark.servers import JetStreamServer, find_go_server
@@ -45,7 +45,7 @@ def test_streams_and_times(url: str) -> None:
             time_ns_of(client.api("STREAM.MSG.GET.A1", {"seq": seq})["message"]["time"])
             for seq in (19, 21, 50)
         ]
-    with ServerStreams(options(url), Choice((), "[AB]1")) as streams:
+    with ServerStreams(options(url), StreamChoice((), "[AB]1")) as streams:
         states = streams.states()
         assert [(name, state.first, state.end) for name, state in states.items()] == [
             ("A1", 1, 51),
@@ -58,7 +58,7 @@ def test_streams_and_times(url: str) -> None:
         assert streams.sequence_at(state, times[2] + 1) == 51
         assert streams.sequence_at(state, 0) == 1
         assert streams.sequence_at(states["B1"], 0) == 1
-    with ServerStreams(options(url), Choice(("C", "D"))) as streams:
+    with ServerStreams(options(url), StreamChoice(("C", "D"))) as streams:
         with pytest.raises(StreamMissing, match='there is no stream "D"'):
             streams.states()
 
@@ -80,7 +80,7 @@ class Failing:
 def test_questions_are_asked_again(tmp_path: Path) -> None:
     slept: list[float] = []
     with natsd_server(tmp_path) as url:
-        streams = ServerStreams(options(url), Choice(("A",)), sleep=slept.append)
+        streams = ServerStreams(options(url), StreamChoice(("A",)), sleep=slept.append)
         with streams:
             passing = Failing(ConnectionLost("x"), JetStreamApiError(503, 10008, "for now"))
             assert streams.ask(passing) > 0

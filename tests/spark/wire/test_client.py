@@ -140,7 +140,7 @@ def test_a_lost_connection_is_said_and_can_be_made_anew(tmp_path: Path) -> None:
             with pytest.raises(ConnectionLost):
                 client.receive(time.monotonic() + 5)
             client.reconnect()
-            assert client.where == second.removeprefix("nats://")
+            assert client.server_address == second.removeprefix("nats://")
             client.api("INFO")
 
 

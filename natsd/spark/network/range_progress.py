@@ -55,7 +55,7 @@ class StreamReadInfo:
         self.server_version = version_of(str(server.get("version", "")))
 
 
-class Reading:
+class RangeProgress:
     """State of the read of one range, across reconnects.
 
     `last` is the last sequence that was read, `target` the last sequence to read.
@@ -120,7 +120,7 @@ class Reading:
             return StreamReadInfo(answer, self.client.info)
         except (KeyError, TypeError, ValueError):
             raise ClientError(
-                f"{self.client.where}: the answer to STREAM.INFO is not understood"
+                f"{self.client.server_address}: the answer to STREAM.INFO is not understood"
             ) from None
 
     def verify_end(self) -> None:
@@ -132,8 +132,8 @@ class Reading:
             found = self._next_of_leader(subject)
             if found is not None and found <= self.target:
                 raise Lagging(
-                    f'{self.client.where}: a replica of stream "{self.request.stream}" has not '
-                    f"caught up: message {found} is missing there"
+                    f'{self.client.server_address}: a replica of stream "{self.request.stream}" '
+                    f"has not caught up: message {found} is missing there"
                 )
         self.last = max(self.last, self.target)
 
@@ -149,7 +149,7 @@ class Reading:
             raise
         except (KeyError, TypeError, ValueError):
             raise ClientError(
-                f"{self.client.where}: the answer to STREAM.MSG.GET is not understood"
+                f"{self.client.server_address}: the answer to STREAM.MSG.GET is not understood"
             ) from None
 
     # Received events
@@ -170,15 +170,15 @@ class Reading:
                 return event
             if connection.received_bytes - before < IDLE_BYTES_MAX:
                 raise RequestTimeout(
-                    f'{self.client.where}: stream "{self.request.stream}" does not answer: '
-                    "if the server is slow, raise requestTimeout"
+                    f'{self.client.server_address}: stream "{self.request.stream}" does not '
+                    "answer: if the server is slow, raise requestTimeout"
                 )
 
     def passed(self, decoder: RangeDecoder) -> None:
         """Advance `last` to the decoder's last row, which is in the batch."""
         self.last = max(self.last, min(decoder.last, decoder.upto))
 
-    def look_at_gaps(self, decoder: RangeDecoder) -> None:
+    def check_gaps(self, decoder: RangeDecoder) -> None:
         """Check at the end of a request whether missing sequences were holes or are lost."""
         minds = self.request.fail_on_data_loss and not self.request.last_per_subject
         if decoder.missing_from and minds:
@@ -204,8 +204,8 @@ class LossWatch:
     One STREAM.INFO request is pending at a time; gaps found meanwhile wait for the next one.
     """
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+    def __init__(self, progress: RangeProgress) -> None:
+        self._progress = progress
         self._answers: ClientSubscription | None = None
         self._asked = 0
         self._next = 0
@@ -219,7 +219,7 @@ class LossWatch:
         """Check the known gaps against the STREAM.INFO just received on a new connection."""
         for missing in (self._asked, self._next):
             if missing:
-                self.check(missing, self._reading.info.first)
+                self.check(missing, self._progress.info.first)
         self._answers = None
         self._asked = self._next = 0
 
@@ -232,7 +232,7 @@ class LossWatch:
         if self._asked:
             self._next = self._next or missing
             return
-        client, stream = self._reading.client, self._reading.request.stream
+        client, stream = self._progress.client, self._progress.request.stream
         if self._answers is None:
             self._answers = client.subscribe(client.new_inbox())
         self._asked = missing
@@ -244,14 +244,14 @@ class LossWatch:
             return
         answer = decode_answer(self._answers.pending.popleft().data, "STREAM.INFO")
         asked, self._asked = self._asked, 0
-        self.check(asked, self._reading.read_info(answer).first)
+        self.check(asked, self._progress.read_info(answer).first)
         if self._next:
             following, self._next = self._next, 0
             self.ask(following)
 
     def check(self, missing: int, first: int) -> None:
         """Raise DataLoss if the stream begins at `first`, behind the wanted sequence `missing`."""
-        request = self._reading.request
+        request = self._progress.request
         if request.fail_on_data_loss and missing < first and missing <= request.last_sequence:
             raise DataLoss(request.stream, missing, min(first - 1, request.last_sequence))
 
