@@ -16,8 +16,8 @@ import natsd
 from natsd.spark.jobs.archive import archive, read_archive
 from natsd.spark.jobs.report import report
 from natsd.spark.session import make_session
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import ClientOptions
 
 everything = contextlib.ExitStack()
 directory = Path(everything.enter_context(tempfile.TemporaryDirectory()))
@@ -26,8 +26,8 @@ servers = {"servers": server.client_url}
 spark = make_session()
 spark.conf.set("spark.sql.shuffle.partitions", "2")  # few stations, few partitions
 
-# %% Create two streams: one for readings, one for alarms
-with Client(ConnectOptions(servers=(server.client_url,))) as client:
+# %% Streams: one for readings, one for alarms
+with NatsClient(ClientOptions(servers=(server.client_url,))) as client:
     for name, subject in [("READINGS", "readings.*"), ("ALARMS", "alarms.*")]:
         config = {"name": name, "subjects": [subject], "allow_direct": True}
         client.api(f"STREAM.CREATE.{name}", config)

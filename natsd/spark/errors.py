@@ -34,7 +34,7 @@ class ProtocolViolation(ClientError):
     """The received bytes are not the NATS protocol; the connection cannot be used any more."""
 
 
-class ApiError(ClientError):
+class JetStreamApiError(ClientError):
     """An error answer of the JetStream API.
 
     `code` is like an HTTP status, `err_code` is the number of the exact reason in nats-server's
@@ -49,5 +49,5 @@ class ApiError(ClientError):
         where = f"{about}: " if about else ""
         super().__init__(f"{where}{description} ({code}/{err_code})")
 
-    def __reduce__(self) -> tuple[type[ApiError], tuple[int, int, str, str]]:
-        return (ApiError, (self.code, self.err_code, self.description, self.about))
+    def __reduce__(self) -> tuple[type[JetStreamApiError], tuple[int, int, str, str]]:
+        return (JetStreamApiError, (self.code, self.err_code, self.description, self.about))

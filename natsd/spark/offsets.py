@@ -30,7 +30,7 @@ class OffsetError(ValueError):
 
 
 @dataclass(frozen=True)
-class StreamState:
+class SourceStreamState:
     """State of one stream as STREAM.INFO reports it, reduced to the fields that reading needs.
 
     `first` and `last` are sequences; in an empty stream, `first` is `last` + 1. `messages` counts
@@ -58,11 +58,11 @@ class StreamState:
         return self.size / max(1, self.end - self.first)
 
 
-def state_of(answer: Mapping[str, object]) -> StreamState:
+def state_of(answer: Mapping[str, object]) -> SourceStreamState:
     """Return the state of a stream from an answer to STREAM.INFO, or an item of STREAM.LIST."""
     config: dict[str, object] = dict(answer["config"])  # type: ignore[call-overload]  # JSON
     state: dict[str, int] = dict(answer["state"])  # type: ignore[call-overload]  # JSON
-    return StreamState(
+    return SourceStreamState(
         name=str(config["name"]),
         first=max(1, state.get("first_seq", 0), 0 if state["messages"] else state["last_seq"] + 1),
         last=state["last_seq"],
@@ -115,7 +115,7 @@ def check_streams(edge: Edge, streams: Iterable[str], option: str) -> None:
         raise OffsetError(f'{option} names stream "{name}", which is not among those that are read')
 
 
-def first_sequence(state: StreamState, edge: Edge, *, fail_on_data_loss: bool) -> int:
+def first_sequence(state: SourceStreamState, edge: Edge, *, fail_on_data_loss: bool) -> int:
     """Return the first sequence to read.
 
     An explicit sequence that the stream no longer has raises DataLoss, and one beyond its end
@@ -134,7 +134,7 @@ def first_sequence(state: StreamState, edge: Edge, *, fail_on_data_loss: bool) -
     return min(max(wanted, state.first), state.end)
 
 
-def end_sequence(state: StreamState, edge: Edge, *, fail_on_data_loss: bool) -> int:
+def end_sequence(state: SourceStreamState, edge: Edge, *, fail_on_data_loss: bool) -> int:
     """Return the end of the read, exclusive.
 
     Raises OffsetError if the edge has no entry for the stream, or if it is beyond the end of the
@@ -148,7 +148,7 @@ def end_sequence(state: StreamState, edge: Edge, *, fail_on_data_loss: bool) -> 
     return min(wanted, state.end)
 
 
-def beyond_the_end(state: StreamState, wanted: int, option: str) -> OffsetError:
+def beyond_the_end(state: SourceStreamState, wanted: int, option: str) -> OffsetError:
     """Return the error for a sequence beyond the end of the stream."""
     return OffsetError(
         f'{option} names sequence {wanted} of stream "{state.name}", which ends with {state.last};'

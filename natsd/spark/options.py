@@ -34,10 +34,10 @@ from natsd.spark.offsets import EARLIEST, Edge, parse_edge
 from natsd.spark.rows import columns
 from natsd.spark.subject_filters import simplified
 from natsd.spark.times import parse_duration_s, parse_time_ns
-from natsd.spark.wire.connecting import DEFAULT_SERVER, ConnectOptions, parse_server
+from natsd.spark.wire.connecting import DEFAULT_SERVER, ClientOptions, parse_server
 
 
-class OptionsError(ValueError):
+class DataSourceOptionsError(ValueError):
     """An option is wrong; the one-line text names the option and the reason."""
 
 
@@ -136,21 +136,21 @@ class ConnectionSettings(BaseModel):
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Return the options from the mapping that Spark passes. Raises OptionsError."""
+        """Return the options from the mapping that Spark passes. Raises DataSourceOptionsError."""
         known = {name.lower(): name for name in cls.names()}
         known |= {alias.lower(): name for alias, name in cls.aliases.items()}
         given: dict[str, str] = {}
         for key, value in options.items():
             name = known.get(key.lower())
             if name is None:
-                raise OptionsError(unknown(key, known))
+                raise DataSourceOptionsError(unknown(key, known))
             if name in given:
-                raise OptionsError(f'option "{name}" is given twice')
+                raise DataSourceOptionsError(f'option "{name}" is given twice')
             given[name] = value
         try:
             return cls.model_validate(given)
         except ValidationError as error:
-            raise OptionsError(in_one_line(error)) from None
+            raise DataSourceOptionsError(in_one_line(error)) from None
 
     @classmethod
     def names(cls) -> list[str]:
@@ -169,9 +169,9 @@ class ConnectionSettings(BaseModel):
         return self
 
     @property
-    def connect(self) -> ConnectOptions:
+    def connect(self) -> ClientOptions:
         """The connection options as plain values for executors."""
-        return ConnectOptions(
+        return ClientOptions(
             servers=self.servers,
             user=self.user,
             password=revealed(self.password),
@@ -276,16 +276,18 @@ class ReadOptions(ConnectionSettings):
         return tuple(name for name in self.columns if name != "headers")
 
     def check_batch(self) -> Self:
-        """Return the options if they fit a batch read. Raises OptionsError."""
+        """Return the options if they fit a batch read. Raises DataSourceOptionsError."""
         if self.mode == "queue":
-            raise OptionsError('mode "queue" is for streaming reads: use spark.readStream')
+            raise DataSourceOptionsError(
+                'mode "queue" is for streaming reads: use spark.readStream'
+            )
         self._refuse(_STREAM_ONLY, "streaming reads (spark.readStream)")
         if not self.store_dir:
             self._refuse(_STORE_ONLY, "reading a store directory: give storeDir")
         return self
 
     def check_stream(self) -> Self:
-        """Return the options if they fit a streaming read. Raises OptionsError."""
+        """Return the options if they fit a streaming read. Raises DataSourceOptionsError."""
         self._refuse(_BATCH_ONLY | _STORE_ONLY, "batch reads (spark.read)")
         if self.mode == "queue":
             self._refuse(_LOG_ONLY, 'mode "log": a queue begins where its consumer does')
@@ -293,7 +295,7 @@ class ReadOptions(ConnectionSettings):
 
     def _refuse(self, names: frozenset[str], what_for: str) -> None:
         for name in sorted(names & self.model_fields_set):
-            raise OptionsError(f'option "{to_camel(name)}" is for {what_for}')
+            raise DataSourceOptionsError(f'option "{to_camel(name)}" is for {what_for}')
 
 
 _STREAM_ONLY: Final = frozenset(

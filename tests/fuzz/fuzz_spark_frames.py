@@ -8,16 +8,16 @@ the cuts; rows come in order, each once, and are valid Arrow.
 from typing import Any
 
 from natsd.spark.errors import ProtocolViolation
-from natsd.spark.network.range_intakes import DirectIntake, PullIntake
+from natsd.spark.network.range_decoders import DirectDecoder, PullDecoder
 from natsd.spark.rows.arrow import BatchWrapper
 from natsd.spark.rows.columns import NAMES
 from natsd.spark.rows.message_batch import MessageBatch
-from natsd.spark.wire.frames import Control, FrameParser, Message
+from natsd.spark.wire.frames import Control, FrameParser, ReceivedMessage
 
 MODULES = [
     "natsd.spark.wire.frames",
     "natsd.spark.rows.message_batch",
-    "natsd.spark.network.range_intakes",
+    "natsd.spark.network.range_decoders",
 ]
 DIRECT = (
     b"NATS/1.0\r\nA: 1\r\nNats-Stream: S\r\nNats-Subject: s.1\r\nNats-Sequence: 7\r\n"
@@ -58,8 +58,8 @@ class Server:
     def __init__(self) -> None:
         self.parser = FrameParser()
         self.batches = [MessageBatch(NAMES, 3), MessageBatch(NAMES, 3)]
-        self.direct = DirectIntake(self.batches[0], 0, 1 << 62)
-        self.pull = PullIntake(self.batches[1], 0, 1 << 62)
+        self.direct = DirectDecoder(self.batches[0], 0, 1 << 62)
+        self.pull = PullDecoder(self.batches[1], 0, 1 << 62)
         self.parser.attach(1, self.direct)
         self.parser.attach(2, self.pull)
         self.wrapper = BatchWrapper(NAMES)
@@ -78,7 +78,7 @@ class Server:
                 return
             if event is None:
                 return
-            if isinstance(event, Message):
+            if isinstance(event, ReceivedMessage):
                 self.events.append(
                     (event.sid, event.subject, event.reply, event.headers, event.data)
                 )
@@ -86,7 +86,7 @@ class Server:
             elif isinstance(event, Control):
                 self.events.append((event.verb, event.text))
             else:
-                assert isinstance(event, DirectIntake | PullIntake)
+                assert isinstance(event, DirectDecoder | PullDecoder)
                 self.events.append((event.status, event.status_text(), event.last))
                 event.forget_status()
             self.take()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from natsd.cli import pipeline
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.asan import IS_ASAN
 from tests.spark.failures.commands import Ended
 from tests.spark.servers import JetStreamServer, find_go_server
@@ -115,8 +115,8 @@ def start_go(start: StartServer, *, batched_gets: bool) -> JetStreamServer:
 
 
 @pytest.fixture
-def client(shared_server: JetStreamServer) -> Iterator[Client]:
-    with Client(options(shared_server.url)) as client:
+def client(shared_server: JetStreamServer) -> Iterator[NatsClient]:
+    with NatsClient(options(shared_server.url)) as client:
         yield client
 
 

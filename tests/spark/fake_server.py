@@ -2,7 +2,7 @@
 
 def answer(ask: Ask) -> bytes | None: ...
 
-with FakeServer(answer) as server: Client(options(server.url))
+with FakeServer(answer) as server: NatsClient(options(server.url))
 
 Promise
 - Each PUB is given to `answer`, in order, and the returned bytes are sent unchanged. `frame_to`

@@ -1,8 +1,8 @@
 """A target in memory that knows no message ids, and crashes where a test says.
 
-It takes the place of a Client: frames of a task are parsed here in plain Python, stored in a list,
-and answered through the real FrameParser. After a crash the stored messages and the records are
-left.
+It stands where a NatsClient does: frames of a task are parsed here in plain Python, stored in a
+list, and answered through the real FrameParser. What a crash leaves is what was stored, and the
+records.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 from natsd.spark.errors import ClientError, ConnectionLost
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.wire.client import decode_answer
-from natsd.spark.wire.connecting import ConnectOptions
-from natsd.spark.wire.frames import FrameParser, Intake
+from natsd.spark.wire.connecting import ClientOptions
+from natsd.spark.wire.frames import FrameHandler, FrameParser
 from tests.spark.writing import HEADERS
 
 SECOND_NS = 1_000_000_000
@@ -57,7 +57,7 @@ class ModelServer:
     def rows(self) -> list[tuple[str, bytes]]:
         return [(message.subject, message.data) for message in self.stored]
 
-    def read(self, _: ConnectOptions, request: RangeRequest) -> Iterator[pa.RecordBatch]:
+    def read(self, _: ClientOptions, request: RangeRequest) -> Iterator[pa.RecordBatch]:
         wanted = [
             list({name: [value] for name, value in message.headers}.items())
             for sequence, message in enumerate(self.stored, 1)
@@ -84,18 +84,18 @@ class ModelClient:
     """
 
     max_payload = 1 << 20
-    where = "model"
+    server_address = "model"
 
     def __init__(self, server: ModelServer, fate: Callable[[int], str] = lambda _: "store") -> None:
         self.server = server
-        self.options = ConnectOptions()
+        self.options = ClientOptions()
         self.fate = fate
         self.arrived = 0
         self.is_dead = False
         self.inboxes = 0
         self.parser = FrameParser()
 
-    # The interface of a Client
+    # As a NatsClient
 
     def reconnect(self) -> None:
         self._live()
@@ -105,8 +105,8 @@ class ModelClient:
         self.inboxes += 1
         return f"_INBOX.{self.inboxes}"
 
-    def subscribe(self, subject: str, intake: Intake) -> None:
-        self.parser.attach(1, intake)
+    def subscribe(self, subject: str, handler: FrameHandler) -> None:
+        self.parser.attach(1, handler)
 
     def receive(self, deadline: float) -> object:
         self._live()

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from natsd import Server
-from natsd.spark.wire.client import Client, frame
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient, frame
+from natsd.spark.wire.connecting import ClientOptions
 
 DEADLINE_S = 20.0
 PUBLISHED_AT_ONCE = 2000
@@ -74,21 +74,21 @@ def version_of(program: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def options(*urls: str, **settings: Any) -> ConnectOptions:
-    """Return options with short timeouts."""
-    return ConnectOptions(
+def options(*urls: str, **settings: Any) -> ClientOptions:
+    """Quick to give up."""
+    return ClientOptions(
         servers=urls, **{"retries": 2, "retry_interval_s": 0.02, "request_timeout_s": 5, **settings}
     )
 
 
-def create(client: Client, name: str, *subjects: str, **settings: Any) -> None:
-    """Create a stream that answers direct gets, unless settings say otherwise."""
+def create(client: NatsClient, name: str, *subjects: str, **settings: Any) -> None:
+    """A stream that answers direct gets, if nothing else is said."""
     config = {"name": name, "subjects": list(subjects), "allow_direct": True, **settings}
     client.api(f"STREAM.CREATE.{name}", config)
 
 
-def publish(client: Client, messages: list[tuple[str, bytes, bytes]]) -> None:
-    """Publish messages of (subject, headers, data) in order; all are stored on return."""
+def publish(client: NatsClient, messages: list[tuple[str, bytes, bytes]]) -> None:
+    """Subject, headers and data of each, in their order; all are stored afterwards."""
     for begin in range(0, len(messages), PUBLISHED_AT_ONCE):
         part = messages[begin : begin + PUBLISHED_AT_ONCE]
         answers = client.subscribe(client.new_inbox())

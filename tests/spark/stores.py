@@ -19,7 +19,7 @@ from natsd.spark.ranges import RangeRequest
 from natsd.spark.rows.columns import NAMES
 from natsd.spark.stored.store_plan import StoreDirectory
 from natsd.spark.stored.store_read import read_store
-from natsd.spark.stored.stored_ranges import NO_KEYS, StoreKeys, StreamPlan
+from natsd.spark.stored.stored_ranges import NO_KEYS, StoredStreamPlan, StoreKeys
 from natsd.store.disk import RealDisk
 from natsd.store.errors import StoreEOF
 from natsd.store.file_store import FileOptions, FileStore
@@ -170,13 +170,13 @@ def row_of(message: StoredMessage, stream: str = "ORDERS") -> Row:
 READ = ("stream", "seq", "subject", "time_ns", "headers", "data")
 
 
-def plan_of(root: Path, stream: str = "ORDERS", keys: StoreKeys | None = None) -> StreamPlan:
+def plan_of(root: Path, stream: str = "ORDERS", keys: StoreKeys | None = None) -> StoredStreamPlan:
     with StoreDirectory(root, keys or NO_KEYS) as directory:
         return directory.plan(stream)
 
 
 def rows(
-    plan: StreamPlan,
+    plan: StoredStreamPlan,
     request: RangeRequest | None = None,
     *,
     partitions: int = 1,

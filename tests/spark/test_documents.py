@@ -22,7 +22,7 @@ import pytest
 
 import natsd.spark.session
 from natsd.cli import pipeline
-from natsd.spark.options import ConnectionSettings, OptionsError, ReadOptions
+from natsd.spark.options import ConnectionSettings, DataSourceOptionsError, ReadOptions
 from natsd.spark.rows.columns import DDL
 from natsd.spark.session import DEFAULTS
 from natsd.spark.sink.write_settings import WriteSettings
@@ -246,7 +246,7 @@ def test_what_is_for_batch_or_streaming_reads_only() -> None:
         value = values.get(option, "1")
         given = {"stream": "S", "consumer": "C"} if option == "mode" else {"stream": "S"}
         options = ReadOptions.parse(given | {option: value})
-        with pytest.raises(OptionsError):
+        with pytest.raises(DataSourceOptionsError):
             options.check_batch() if what_for == "stream" else options.check_stream()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from natsd.spark.options import OptionsError, ReadOptions
+from natsd.spark.options import DataSourceOptionsError, ReadOptions
 
 
 def parse(**options: str) -> ReadOptions:
@@ -100,7 +100,7 @@ def test_offsets_and_times() -> None:
     ids=str,
 )
 def test_what_is_wrong_is_one_line(given: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionsError) as error:
+    with pytest.raises(DataSourceOptionsError) as error:
         parse(**given)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
@@ -109,7 +109,7 @@ def test_what_is_wrong_is_one_line(given: dict[str, str], said: str) -> None:
 def test_secrets_are_never_shown() -> None:
     shown = repr(parse(user="u", password="hush", token="hush", servers="nats://u:hush@h"))
     assert "hush" not in shown
-    with pytest.raises(OptionsError) as error:
+    with pytest.raises(DataSourceOptionsError) as error:
         parse(servers="x://u:hush@h", password="hush", user="u", tls="hush")
     assert "hush" not in str(error.value)
 
@@ -131,6 +131,6 @@ def test_secrets_are_never_shown() -> None:
 )
 def test_what_is_for_the_other_kind_of_read(kind: str, given: dict[str, str], said: str) -> None:
     options: Any = parse(**given)
-    with pytest.raises(OptionsError) as error:
+    with pytest.raises(DataSourceOptionsError) as error:
         options.check_batch() if kind == "batch" else options.check_stream()
     assert said in str(error.value)

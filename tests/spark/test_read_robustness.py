@@ -20,17 +20,17 @@ from natsd.spark.errors import (
     RequestTimeout,
 )
 from natsd.spark.network.network_read import read_range
-from natsd.spark.network.reading import Lagging
+from natsd.spark.network.range_progress import Lagging
 from natsd.spark.ranges import DataLoss, RangeRequest
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import ClientOptions
 from tests.spark.fake_server import Ask, FakeServer, stream_info
 from tests.spark.serving import create, natsd_server, options, publish
 
 NO_MESSAGE = {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
 
 
-def sequences(connect: ConnectOptions, last: int, first: int = 1, **settings: object) -> list[int]:
+def sequences(connect: ClientOptions, last: int, first: int = 1, **settings: object) -> list[int]:
     request = RangeRequest("S", first, last, **settings)  # type: ignore[arg-type]  # a test's
     return [
         sequence
@@ -197,7 +197,7 @@ def test_what_becomes_of_gaps_is_heard_among_other_answers(
 ) -> None:
     """A gap is resolved by answers that came during the query for the consumer's end."""
     with natsd_server(tmp_path) as url:
-        with Client(options(url)) as client:
+        with NatsClient(options(url)) as client:
             create(client, "S", "s")
             publish(client, [("s", b"", b"x")] * 200)
             for sequence in (7, 50, 150, 200):
@@ -278,7 +278,7 @@ def pump(source: socket.socket, target: socket.socket, left: int) -> None:
 @pytest.fixture
 def cut(tmp_path: Path) -> Iterator[Cutter]:
     with natsd_server(tmp_path) as url:
-        with Client(options(url)) as client:
+        with NatsClient(options(url)) as client:
             create(client, "S", "s.>")
             create(client, "P", "p.>", allow_direct=False)
             for lead in "sp":
@@ -313,7 +313,7 @@ def test_another_server_goes_on_in_the_middle_of_a_range(tmp_path: Path) -> None
     with natsd_server(tmp_path / "2") as second:
         with natsd_server(tmp_path / "1") as first:
             for url in (first, second):
-                with Client(options(url)) as client:
+                with NatsClient(options(url)) as client:
                     create(client, "S", "s.>")
                     publish(client, messages)
             request = RangeRequest("S", 1, 3000)
@@ -352,7 +352,7 @@ def test_a_server_that_leaves_has_said_where_the_others_are() -> None:
 
 def test_who_reads_slowly_loses_nothing(tmp_path: Path) -> None:
     with natsd_server(tmp_path) as url:
-        with Client(options(url)) as client:
+        with NatsClient(options(url)) as client:
             create(client, "S", "s")
             publish(client, [("s", b"", bytes(5000))] * 3000)
         rows = 0

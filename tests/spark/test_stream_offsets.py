@@ -10,41 +10,46 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from natsd.spark.offsets import OffsetError, StreamState
+from natsd.spark.offsets import OffsetError, SourceStreamState
 from natsd.spark.ranges import DataLoss
 from natsd.spark.reader.batch_reader import RangePartition, Tasks
 from natsd.spark.reader.planning import Cutting
-from natsd.spark.reader.stream_reader import Limits, StreamPlan, StreamReader, StreamReplaced
-from natsd.spark.reader.streams import Choice, StreamMissing
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.reader.stream_reader import (
+    MicroBatchLimits,
+    StreamingPlan,
+    StreamReader,
+    StreamReplaced,
+)
+from natsd.spark.reader.streams import StreamChoice, StreamMissing
+from natsd.spark.wire.connecting import ClientOptions
 
-TASKS = Tasks(ConnectOptions(), ("seq",), 1000, 1 << 20)
+TASKS = Tasks(ClientOptions(), ("seq",), 1000, 1 << 20)
 
 
 class FakeStreams:
     """The answers of a server."""
 
-    def __init__(self, choice: Choice) -> None:
+    def __init__(self, choice: StreamChoice) -> None:
         self.choice = choice
-        self.there: dict[str, StreamState] = {}
+        self.there: dict[str, SourceStreamState] = {}
 
     def set(self, name: str, first: int, last: int, **more: Any) -> None:
-        state = StreamState(
+        state = SourceStreamState(
             name, first, last, last + 1 - first, 100 * (last + 1 - first), "monday", True, False
         )
         self.there[name] = replace(state, **more)
 
-    def find(self, name: str) -> StreamState | None:
+    def find(self, name: str) -> SourceStreamState | None:
         return self.there.get(name)
 
-    def states(self) -> dict[str, StreamState]:
+    def states(self) -> dict[str, SourceStreamState]:
         names = sorted(self.there) if self.choice.pattern else self.choice.names
         for name in names:
             if name not in self.there:
                 raise StreamMissing(name)
         return {name: self.there[name] for name in names}
 
-    def sequence_at(self, stream: StreamState, time_ns: int) -> int:
+    def sequence_at(self, stream: SourceStreamState, time_ns: int) -> int:
         return min(stream.end, max(stream.first, time_ns))
 
     def close(self) -> None:
@@ -57,16 +62,16 @@ class Reading:
     def __init__(
         self,
         *names: str,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: MicroBatchLimits = MicroBatchLimits(),  # noqa: B008 - frozen
         fail: bool = True,
         **plan: Any,
     ) -> None:
-        choice = Choice(names) if names else Choice((), ".*")
+        choice = StreamChoice(names) if names else StreamChoice((), ".*")
         settings = {"start": "latest", "start_ns": None} | plan
         self.now_s = 100.0
         self.limit = limits.as_read_limit()
         self.reader = StreamReader(
-            StreamPlan(choice, (), Cutting(), limits, fail_on_data_loss=fail, **settings),
+            StreamingPlan(choice, (), Cutting(), limits, fail_on_data_loss=fail, **settings),
             TASKS,
             clock=lambda: self.now_s,
         )
@@ -124,7 +129,7 @@ def test_nothing_new_is_the_same_offset() -> None:
 
 
 def test_a_limit_is_shared_by_what_waits_in_each_stream() -> None:
-    reading = Reading("A", "B", limits=Limits(messages_max=100))
+    reading = Reading("A", "B", limits=MicroBatchLimits(messages_max=100))
     assert reading.reader.getDefaultReadLimit() == ReadMaxRows(100)
     reading.streams.set("A", 1, 900)
     reading.streams.set("B", 1, 100)
@@ -134,7 +139,7 @@ def test_a_limit_is_shared_by_what_waits_in_each_stream() -> None:
 
 
 def test_a_limit_of_bytes_reckons_with_the_mean_size() -> None:
-    reading = Reading("A", limits=Limits(bytes_max=1000))
+    reading = Reading("A", limits=MicroBatchLimits(bytes_max=1000))
     assert reading.reader.getDefaultReadLimit() == ReadMaxBytes(1000)
     reading.streams.set("A", 1, 900)
     assert reading.latest({"A": 1}) == {"A": 11}
@@ -143,7 +148,7 @@ def test_a_limit_of_bytes_reckons_with_the_mean_size() -> None:
 
 
 def test_it_waits_for_the_least_number_but_not_for_ever() -> None:
-    reading = Reading("A", limits=Limits(messages_min=10, delay_s_max=60))
+    reading = Reading("A", limits=MicroBatchLimits(messages_min=10, delay_s_max=60))
     reading.streams.set("A", 1, 5)
     assert reading.latest({"A": 1}) == {"A": 1}
     reading.now_s += 59
@@ -157,7 +162,7 @@ def test_it_waits_for_the_least_number_but_not_for_ever() -> None:
 
 
 def test_available_now_ends_where_it_was_told() -> None:
-    reading = Reading(limits=Limits(messages_max=6, messages_min=5))
+    reading = Reading(limits=MicroBatchLimits(messages_max=6, messages_min=5))
     reading.streams.set("A", 1, 8)
     reading.reader.prepareForTriggerAvailableNow()
     reading.streams.set("A", 1, 50)
@@ -193,7 +198,7 @@ def test_what_was_purged_before_it_was_read() -> None:
 def test_what_was_purged_is_a_warning_where_it_may_be_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    reading = Reading("A", fail=False, limits=Limits(messages_max=2))
+    reading = Reading("A", fail=False, limits=MicroBatchLimits(messages_max=2))
     reading.streams.set("A", 6, 10)
     with caplog.at_level(logging.WARNING):
         assert reading.latest({"A": 3}) == {"A": 8}

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from natsd.spark.network.network_read import read_range
 from natsd.spark.ranges import RangeRequest
-from natsd.spark.sink.begin_records import Job
+from natsd.spark.sink.begin_records import WriteJob
 from natsd.spark.sink.write_task import Task, WriteOptions
 from natsd.spark.sink.written_columns import WrittenColumns
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import ClientOptions
 
 HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 SCHEMA = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("headers", HEADERS)])
@@ -45,16 +45,16 @@ def numbered(count: int, subject: str = "orders.{}") -> list[tuple[str, bytes]]:
 def task(
     version: int = 0, partition: int = 0, attempt: int = 0, run: str = "one", application: str = "q"
 ) -> Task:
-    return Task(Job(application, version), partition, attempt, run)
+    return Task(WriteJob(application, version), partition, attempt, run)
 
 
-def writing(connect: ConnectOptions, **settings: Any) -> WriteOptions:
-    """Return options with short leases, so that waits for a lease are short."""
+def writing(connect: ClientOptions, **settings: Any) -> WriteOptions:
+    """Leases are short: who waits for one waits not long."""
     return WriteOptions(connect, **{"lease_s": 0.5, "ack_timeout_s": 5.0, **settings})
 
 
-def stored(client: Client, stream: str) -> list[tuple[str, bytes]]:
-    """Return subject and data of each message, in the stream's order."""
+def stored(client: NatsClient, stream: str) -> list[tuple[str, bytes]]:
+    """Subject and data of each message, in the stream's order."""
     last = client.api(f"STREAM.INFO.{stream}")["state"]["last_seq"]
     request = RangeRequest(stream, 1, last)
     found: list[tuple[str, bytes]] = []

@@ -120,16 +120,16 @@ def archive(
         columns=COLUMNS,
         tokens=tokens or {},
     )
-    filling = _Filling(table, target_file_bytes if follow else None)
+    batch_writer = _BatchWriter(table, target_file_bytes if follow else None)
     try:
         try:
-            following(_start(spark, source, filling, follow, interval), advance)
+            following(_start(spark, source, batch_writer, follow, interval), advance)
         except Exception:
             with contextlib.suppress(Exception):  # the query's error counts
-                filling.end()
+                batch_writer.end()
             raise
-        filling.end()
-        compacted = filling.compacted + table.compact(target_file_bytes)
+        batch_writer.end()
+        compacted = batch_writer.compacted + table.compact(target_file_bytes)
     except Exception as error:
         raise JobError(f"{table.root}: {reason_of(error)}") from error
     state = table.state
@@ -149,7 +149,7 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
     return ArchiveTable(spark, path).read()
 
 
-class _Filling:
+class _BatchWriter:
     """Writer of batches, called by the query in a thread of its own.
 
     Stopping a query interrupts the JVM calls of that thread at any step.
@@ -184,15 +184,21 @@ class _Filling:
 
 
 def _start(
-    spark: SparkSession, source: Mapping[str, str], filling: _Filling, follow: bool, interval: str
+    spark: SparkSession,
+    source: Mapping[str, str],
+    batch_writer: _BatchWriter,
+    follow: bool,
+    interval: str,
 ) -> StreamingQuery:
-    table = filling.table
+    table = batch_writer.table
     options = {"startingOffsets": "earliest", "maxMsgsPerTrigger": str(MSGS_PER_BATCH), **source}
     if not table.has_checkpoint and table.state.streams:
         held = {name: stream.last + 1 for name, stream in table.state.streams.items()}
         options["startingOffsets"] = json.dumps(held)
     rows = spark.readStream.format("jetstream").options(**options).load()
-    writer = rows.writeStream.foreachBatch(filling).option("checkpointLocation", table.checkpoint)
+    writer = rows.writeStream.foreachBatch(batch_writer).option(
+        "checkpointLocation", table.checkpoint
+    )
     writer = writer.queryName("natsd archive")
     return writer.trigger(**trigger_of(follow, interval)).start()
 

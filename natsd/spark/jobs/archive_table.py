@@ -35,10 +35,10 @@ from natsd.spark.jobs.table_files import TableFiles
 from natsd.spark.jobs.table_log import (
     DIRECTORY,
     AddedFile,
-    Change,
-    State,
     StreamRange,
+    TableChange,
     TableLog,
+    TableState,
     joined,
     ranges_of,
 )
@@ -132,7 +132,7 @@ class ArchiveTable:
         return self._files.root
 
     @property
-    def state(self) -> State:
+    def state(self) -> TableState:
         """State of the table: files, streams, and the unfinished change."""
         return self._log.state
 
@@ -187,7 +187,7 @@ class ArchiveTable:
         staged = self._staged(number, staging)
         streams = self._ranges([added.staged for added in staged])
         if streams:
-            self._log.append(Change(number, _now(), staged, streams=streams))
+            self._log.append(TableChange(number, _now(), staged, streams=streams))
         for name, added in streams.items():
             self.added[name] = joined(self.added.get(name), added)
         self.finish()
@@ -237,7 +237,7 @@ class ArchiveTable:
         staged = self._staged(number, staging, directory)
         if self._ranges([added.staged for added in staged]) != self._ranges(group):
             raise JobError(f"{self._files.absolute(directory)}: other rows came back than went in")
-        self._log.append(Change(number, _now(), staged, removed=list(group)))
+        self._log.append(TableChange(number, _now(), staged, removed=list(group)))
         self.finish()
 
     def _staged(self, number: int, staging: str, directory: str | None = None) -> list[AddedFile]:

@@ -41,14 +41,14 @@ from natsd.spark.jobs.audit_findings import (
     MISSING,
     TIME_ORDER,
     Audited,
-    Finding,
-    StreamState,
+    AuditFinding,
+    ReplicaStreamState,
 )
-from natsd.spark.jobs.audit_replica import Replica, look_at, names_of
+from natsd.spark.jobs.audit_replica import Replica, names_of, plan_replica
 from natsd.spark.jobs.audit_tasks import AuditTask
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance
-from natsd.spark.stored.stored_ranges import NO_KEYS, StoreKeys, StreamPlan
+from natsd.spark.stored.stored_ranges import NO_KEYS, StoredStreamPlan, StoreKeys
 from natsd.store.sequence_set import SequenceSet
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def audit(
     audited = Audited(names_of(paths))
     chosen = None if streams is None else list(streams)
     replicas = [
-        look_at(path, name, chosen, account, keys, audited)
+        plan_replica(path, name, chosen, account, keys, audited)
         for path, name in zip(paths, audited.replicas, strict=True)
     ]
     for stream in chosen or ():
@@ -113,27 +113,27 @@ class _Audit:
         self._audited = audited
         self._limit = limit
         self._advance = advance
-        self._states: dict[tuple[int, str], StreamState] = {}
+        self._states: dict[tuple[int, str], ReplicaStreamState] = {}
 
     def run(self) -> None:
         """Run both passes."""
         self._note_states()
         tasks = self._tasks(lambda _number, _plan: None)
-        self._tell(0, 2)
+        self._report(0, 2)
         if tasks:
             found = self._run(tasks).persist()
             try:
                 self._take_damage(found)
                 self._take_summaries(found)
                 self._take_ids(found)
-                self._tell(1, 1)
+                self._report(1, 1)
                 self._compare(found)
             finally:
                 found.unpersist()
         self._note_gaps()
-        self._tell(2, 0)
+        self._report(2, 0)
 
-    def _tell(self, done: int, waiting: int) -> None:
+    def _report(self, done: int, waiting: int) -> None:
         if self._advance is not None:
             self._advance(Advance(done, waiting))
 
@@ -141,7 +141,7 @@ class _Audit:
 
     def _tasks(
         self,
-        chunks: Callable[[int, StreamPlan], tuple[int, int, bytes] | None],
+        chunks: Callable[[int, StoredStreamPlan], tuple[int, int, bytes] | None],
         *,
         rows: bool = False,
     ) -> list[AuditTask]:
@@ -167,7 +167,7 @@ class _Audit:
                 ]
         return tasks
 
-    def _partitions(self, plan: StreamPlan) -> int:
+    def _partitions(self, plan: StoredStreamPlan) -> int:
         return max(self._spark.sparkContext.defaultParallelism, plan.size_bytes // TASK_BYTES)
 
     def _run(self, tasks: list[AuditTask]) -> DataFrame:
@@ -180,7 +180,7 @@ class _Audit:
     def _note_states(self) -> None:
         for number, replica in enumerate(self._replicas):
             for stream, plan in replica.plans.items():
-                state = StreamState(
+                state = ReplicaStreamState(
                     replica.name,
                     stream,
                     plan.first_sequence,
@@ -209,7 +209,7 @@ class _Audit:
             place = told["file"], told.get("offset", 0), told["what"]
             if place not in known:
                 self._audited.add(
-                    Finding(
+                    AuditFinding(
                         kind,
                         name,
                         row.stream,
@@ -298,7 +298,9 @@ class _Audit:
             for row in pairs.orderBy("replica", "stream", "a").limit(self._limit).collect():
                 name = self._replicas[row.replica].name
                 what = text.format(abs(row.b - row.before) / 10**9, row.before_seq)
-                self._audited.findings.append(Finding(kind, name, row.stream, row.a, row.a, what))
+                self._audited.findings.append(
+                    AuditFinding(kind, name, row.stream, row.a, row.a, what)
+                )
         finally:
             pairs.unpersist()
         if total:
@@ -322,7 +324,7 @@ class _Audit:
     def _compare(self, found: DataFrame) -> None:
         if len(self._replicas) < 2:
             return
-        plans: dict[str, dict[int, StreamPlan]] = {}
+        plans: dict[str, dict[int, StoredStreamPlan]] = {}
         for number, replica in enumerate(self._replicas):
             for stream, plan in replica.plans.items():
                 plans.setdefault(stream, {})[number] = plan

@@ -22,12 +22,12 @@ from natsd.spark.jobs.audit_findings import (
     MISSING,
     ONLY_IN,
     Audited,
-    Finding,
+    AuditFinding,
 )
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.stored.digests import CHUNK_BITS
 from natsd.spark.stored.store_read import read_store
-from natsd.spark.stored.stored_ranges import StreamPlan
+from natsd.spark.stored.stored_ranges import StoredStreamPlan
 from natsd.store.record import checksum
 from natsd.store.sequence_set import SequenceSet
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 FIELDS: Final = (("b", "time"), ("c", "subject"), ("d", "headers"), ("e", "data"))
 
-Plans = Mapping[int, StreamPlan]
+Plans = Mapping[int, StoredStreamPlan]
 
 
-def without_message(plan: StreamPlan) -> SequenceSet:
+def without_message(plan: StoredStreamPlan) -> SequenceSet:
     """Return the sequences, from the first to the last, that have no message."""
     gone = SequenceSet()
     gone.add_range(plan.first_sequence, plan.last_sequence)
@@ -51,7 +51,7 @@ def without_message(plan: StreamPlan) -> SequenceSet:
     return gone
 
 
-def lost_of(replica: str, plan: StreamPlan, findings: Sequence[Finding]) -> SequenceSet:
+def lost_of(replica: str, plan: StoredStreamPlan, findings: Sequence[AuditFinding]) -> SequenceSet:
     """Return the sequences that should have a message, according to the findings."""
     lost = SequenceSet()
     for found in findings:
@@ -69,7 +69,7 @@ def note_lacking(
     """Add a finding that names the replicas without the stream."""
     if lacking:
         what = f"the stream is in {_named(plans, names)}, not in {', '.join(lacking)}"
-        audited.add(Finding(ONLY_IN, "", stream, 0, 0, what))
+        audited.add(AuditFinding(ONLY_IN, "", stream, 0, 0, what))
 
 
 def note_ends(stream: str, plans: Plans, names: Sequence[str], audited: Audited) -> tuple[int, int]:
@@ -88,7 +88,7 @@ def note_ends(stream: str, plans: Plans, names: Sequence[str], audited: Audited)
 
 
 def _note_end(
-    stream: str, name: str, first: int, last: int, plan: StreamPlan, audited: Audited
+    stream: str, name: str, first: int, last: int, plan: StoredStreamPlan, audited: Audited
 ) -> None:
     live = SequenceSet()
     for part in plan.blocks:
@@ -99,7 +99,7 @@ def _note_end(
             live.union_update(here)
     if live.first is not None and live.last is not None:
         what = f"{live.count:,} messages that not all have, in {name}"
-        audited.add(Finding(ONLY_IN, "", stream, live.first, live.last, what), live.count)
+        audited.add(AuditFinding(ONLY_IN, "", stream, live.first, live.last, what), live.count)
 
 
 def differing_chunks(
@@ -173,27 +173,31 @@ def _count(runs: DataFrame, plans: Mapping[str, Plans], audited: Audited) -> Non
         audited.counts[DIFFERENT if is_full else ONLY_IN] += row.n
 
 
-def _finding(row: Any, plans: Plans, names: Sequence[str], findings: Sequence[Finding]) -> Finding:
+def _finding(
+    row: Any, plans: Plans, names: Sequence[str], findings: Sequence[AuditFinding]
+) -> AuditFinding:
     missing = [number for number in plans if not row.mask >> number & 1]
     fields = [title for _, title in FIELDS if row[title]]
     told = f"{', '.join(fields)} {'differs' if len(fields) == 1 else 'differ'}" if fields else ""
     if not missing:
         what = f"{told}: {_shown(plans, names, row.first)}"
-        return Finding(DIFFERENT, "", row.stream, row.first, row.last, what)
+        return AuditFinding(DIFFERENT, "", row.stream, row.first, row.last, what)
     having = _named([number for number in plans if number not in missing], names)
     lacking = ", ".join(
         f"{names[number]} ({_why_not(plans[number], names[number], row.first, findings)})"
         for number in missing
     )
     what = f"in {having}, not in {lacking}{'; ' + told if told else ''}"
-    return Finding(ONLY_IN, "", row.stream, row.first, row.last, what)
+    return AuditFinding(ONLY_IN, "", row.stream, row.first, row.last, what)
 
 
 def _named(numbers: Any, names: Sequence[str]) -> str:
     return ", ".join(names[number] for number in numbers)
 
 
-def _why_not(plan: StreamPlan, name: str, sequence: int, findings: Sequence[Finding]) -> str:
+def _why_not(
+    plan: StoredStreamPlan, name: str, sequence: int, findings: Sequence[AuditFinding]
+) -> str:
     if sequence in lost_of(name, plan, findings):
         return "damaged"
     return "removed"
@@ -206,10 +210,10 @@ def _shown(plans: Plans, names: Sequence[str], sequence: int) -> str:
     )
 
 
-def _message(plan: StreamPlan, sequence: int) -> str:
+def _message(plan: StoredStreamPlan, sequence: int) -> str:
     request = RangeRequest(plan.stream, sequence, sequence, fail_on_data_loss=False)
-    for asked in plan.ranges(request):
-        for batch in read_store(asked, ("subject", "time_ns", "headers", "data")):
+    for store_range in plan.ranges(request):
+        for batch in read_store(store_range, ("subject", "time_ns", "headers", "data")):
             row = batch.to_pylist()[0]
             data, headers = row["data"], dict(row["headers"] or ())
             named = f", headers {', '.join(headers)}" if headers else ""

@@ -24,7 +24,7 @@ DIFFERENT: Final = "different"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """One finding in `replica`, or between replicas (then `replica` is empty).
 
     It concerns messages `first` to `last`; both are 0 if it concerns none, and `last` is 0 if there
@@ -59,7 +59,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class StreamState:
+class ReplicaStreamState:
     """State of one stream in one replica.
 
     `deleted`: number of sequences without a message that were removed, purged, skipped or erased;
@@ -88,8 +88,8 @@ class Audited:
     """
 
     replicas: list[str]
-    streams: list[StreamState] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    streams: list[ReplicaStreamState] = field(default_factory=list)
+    findings: list[AuditFinding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     unread: list[str] = field(default_factory=list)
     compared: int = 0
@@ -107,7 +107,7 @@ class Audited:
             return UNREAD
         return FOUND if self.counts else CLEAN
 
-    def add(self, finding: Finding, messages: int = 1) -> None:
+    def add(self, finding: AuditFinding, messages: int = 1) -> None:
         """Add a finding that counts for `messages`."""
         self.findings.append(finding)
         self.counts[finding.kind] += messages
@@ -148,7 +148,7 @@ class Audited:
         }
 
 
-def _state_line(state: StreamState) -> str:
+def _state_line(state: ReplicaStreamState) -> str:
     gone = f", {state.deleted:,} deleted" if state.deleted else ""
     gone += f", {state.missing:,} missing" if state.missing else ""
     span = f"{state.first} to {state.last}" if state.first <= state.last else "empty"

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from natsd.spark.jobs.audit_findings import DAMAGE, MISSING, Audited, Finding
+from natsd.spark.jobs.audit_findings import DAMAGE, MISSING, Audited, AuditFinding
 from natsd.spark.stored.archive_plan import find_archive, read_archive
 from natsd.spark.stored.store_plan import StoreDirectory
-from natsd.spark.stored.stored_ranges import StoreKeys, StoreNotReadable, StreamPlan
+from natsd.spark.stored.stored_ranges import StoredStreamPlan, StoreKeys, StoreNotReadable
 from natsd.store.check import Report
 from natsd.store.errors import StoreError
 
@@ -36,7 +36,7 @@ class Replica:
     """
 
     name: str
-    plans: dict[str, StreamPlan] = field(default_factory=dict)
+    plans: dict[str, StoredStreamPlan] = field(default_factory=dict)
     windows_ns: dict[str, int] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)
     is_read: bool = True
@@ -46,7 +46,7 @@ class Replica:
         return self.is_read and stream not in self.plans and stream not in self.unread
 
 
-def look_at(
+def plan_replica(
     path: Path,
     name: str,
     streams: Iterable[str] | None,
@@ -78,7 +78,9 @@ def _look_into(
 ) -> None:
     for damage in directory.replayed.damage:
         audited.add(
-            Finding(DAMAGE, replica.name, "", 0, 0, damage.what, str(damage.path), damage.offset)
+            AuditFinding(
+                DAMAGE, replica.name, "", 0, 0, damage.what, str(damage.path), damage.offset
+            )
         )
     for stream in directory.streams(account):
         if streams is not None and stream not in streams:
@@ -93,7 +95,7 @@ def _look_into(
         _note(replica, stream, report, audited)
 
 
-def _take(replica: Replica, plan: StreamPlan, config: dict[str, Any]) -> None:
+def _take(replica: Replica, plan: StoredStreamPlan, config: dict[str, Any]) -> None:
     replica.plans[plan.stream] = plan
     if not (config.get("mirror") or config.get("sources")):  # the origins check ids
         window = config.get("duplicate_window")
@@ -103,7 +105,7 @@ def _take(replica: Replica, plan: StreamPlan, config: dict[str, Any]) -> None:
 def _note(replica: Replica, stream: str, report: Report, audited: Audited) -> None:
     for found in report.findings:
         audited.add(
-            Finding(
+            AuditFinding(
                 DAMAGE,
                 replica.name,
                 stream,
@@ -117,7 +119,7 @@ def _note(replica: Replica, stream: str, report: Report, audited: Audited) -> No
         )
     audited.unread += [f"{replica.name}: {stream}: {line}" for line in report.unchecked]
     for first, last, where in replica.plans[stream].damage:
-        audited.add(Finding(MISSING, replica.name, stream, first, last, where))
+        audited.add(AuditFinding(MISSING, replica.name, stream, first, last, where))
 
 
 def names_of(paths: list[Path]) -> list[str]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.spark.stored.digests import Digests
-from natsd.spark.stored.store_read import BlockReader, open_records, told
+from natsd.spark.stored.store_read import BlockReader, describe_damage, open_records
 from natsd.spark.stored.stored_ranges import BlockPart, StoreNotReadable, StoreRange
 from natsd.store.errors import StoreError
 from natsd.store.sequence_set import SequenceSet
@@ -68,7 +68,7 @@ class _Running:
 
     def __init__(self, task: AuditTask) -> None:
         self._task = task
-        self._rows = Rows(task.replica, task.blocks.request.stream)
+        self._rows = AuditBatchFactory(task.replica, task.blocks.request.stream)
         wanted = None if task.chunks is None else SequenceSet.decode(task.chunks)
         self._digests = Digests(wanted)
 
@@ -123,7 +123,7 @@ def damage_of(
     path = reader.path_of(part)
     seen = set()
     for each in damage:
-        seen.add(told(path, each))
+        seen.add(describe_damage(path, each))
         yield {
             "first": each.first_sequence,
             "last": each.last_sequence,
@@ -143,7 +143,7 @@ def damage_of(
             yield {"first": first, "last": last, "what": what, "file": ""}
 
 
-class Rows:
+class AuditBatchFactory:
     """Factory of batches of SCHEMA."""
 
     def __init__(self, replica: int, stream: str) -> None:

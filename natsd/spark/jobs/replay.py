@@ -48,7 +48,7 @@ SHOWN_SUBJECTS: Final = 20
 
 
 @dataclass(slots=True)
-class Replayed:
+class ReplaySummary:
     """Result of a replay: the messages that were sent, or in a dry run would be sent.
 
     `size_bytes`: bytes of their payloads; `subjects`: the mapped subjects with the most messages,
@@ -95,7 +95,7 @@ def replay(
     rate: float | None = None,
     tasks: int | None = None,
     is_dry: bool = False,
-) -> Replayed:
+) -> ReplaySummary:
     """Send the messages of an archive, or of Parquet files with its columns, to a stream.
 
     `target` holds the data source's options, with `stream`. `mappings` are subject mappings as in a
@@ -126,7 +126,7 @@ def replay(
     finally:
         there.unpersist()
     sent = sum(row[1] for row in found)
-    return Replayed(
+    return ReplaySummary(
         target["stream"],
         sent,
         total - sent,
@@ -277,7 +277,7 @@ def run(
     spark: SparkSession,
     arguments: argparse.Namespace,
     advance: Callable[[Advance], None] | None = None,
-) -> Replayed:
+) -> ReplaySummary:
     """Run the command. Raises JobError."""
     if (arguments.rate is not None and arguments.rate <= 0) or (arguments.tasks or 1) < 1:
         raise JobError("--rate and --tasks: more than 0")

@@ -47,7 +47,7 @@ class AddedFile(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Change(msgspec.Struct, frozen=True):
+class TableChange(msgspec.Struct, frozen=True):
     """One change; `streams` holds its new messages, none if files only replace others."""
 
     number: int
@@ -57,13 +57,13 @@ class Change(msgspec.Struct, frozen=True):
     streams: dict[str, StreamRange] = {}
 
 
-class State(msgspec.Struct):
+class TableState(msgspec.Struct):
     """State after a change: the files with their bytes, and all messages ever added, by stream."""
 
     number: int = 0
     files: dict[str, int] = {}
     streams: dict[str, StreamRange] = {}
-    unfinished: Change | None = None
+    unfinished: TableChange | None = None
 
     @property
     def rows(self) -> int:
@@ -75,7 +75,7 @@ class State(msgspec.Struct):
         """Bytes of the table's files."""
         return sum(self.files.values())
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: TableChange) -> None:
         """Apply the next change."""
         assert change.number == self.number + 1
         self.number = change.number
@@ -95,12 +95,12 @@ class TableLog:
         self._files = files
         names = files.names(LOG)
         states = [name for name in names if name.endswith(_STATE_SUFFIX)]
-        self.state = self._read(states[-1], State) if states else State()
+        self.state = self._read(states[-1], TableState) if states else TableState()
         for name in names:
             if not name.endswith(_STATE_SUFFIX) and name.endswith(_CHANGE_SUFFIX):
                 self._take(name)
 
-    def append(self, change: Change) -> None:
+    def append(self, change: TableChange) -> None:
         """Commit a change. Raises JobError if another job has committed one with its number."""
         number = change.number
         self._files.create(f"{LOG}/{number:012}{_CHANGE_SUFFIX}", msgspec.json.encode(change))
@@ -109,7 +109,7 @@ class TableLog:
             self._write_state()
 
     def _take(self, name: str) -> None:
-        change = self._read(name, Change)
+        change = self._read(name, TableChange)
         if change.number <= self.state.number:
             return
         if change.number != self.state.number + 1:

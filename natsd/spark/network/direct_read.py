@@ -23,9 +23,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from natsd.spark.errors import ClientError, NoResponders
-from natsd.spark.network.range_intakes import DirectIntake
-from natsd.spark.network.reading import Lagging, Reading
-from natsd.spark.wire.client import Subscription
+from natsd.spark.network.range_decoders import DirectDecoder
+from natsd.spark.network.range_progress import Lagging, RangeProgress
+from natsd.spark.wire.client import ClientSubscription
 
 REQUEST_ROWS: Final = 50_000
 REQUEST_ROWS_MIN: Final = 64
@@ -47,183 +47,191 @@ NO_RESPONDERS = 503
 TOO_MANY_REQUESTS = 429
 
 
-class Slot:
+class PendingRequest:
     """A pending request and its received rows."""
 
-    def __init__(self, intake: DirectIntake, answers: Subscription, rows: int) -> None:
-        self.intake = intake
+    def __init__(self, decoder: DirectDecoder, answers: ClientSubscription, rows: int) -> None:
+        self.decoder = decoder
         self.answers = answers
         self.rows = rows
-        self.begin = intake.last + 1
+        self.begin = decoder.last + 1
         self.ready: deque[pa.RecordBatch] = deque()
 
     @property
     def is_sparse(self) -> bool:
         """Whether at least a quarter of the sequences are missing."""
-        return 4 * self.intake.frames < 3 * (self.intake.last - self.begin + 1)
+        return 4 * self.decoder.frames < 3 * (self.decoder.last - self.begin + 1)
 
     @property
     def left(self) -> int:
         """Maximum number of messages that the request has yet to send."""
-        return self.rows - self.intake.frames
+        return self.rows - self.decoder.frames
 
 
 class DirectReader:
-    """Reader of the rest of `reading`; each retry uses a new one."""
+    """Reader of the rest of `progress`; each retry uses a new one."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._draining: list[Slot] = []
-        self._row_bytes = reading.info.message_bytes
-        self._spare = reading.new_batch()
+    def __init__(self, progress: RangeProgress) -> None:
+        self._progress = progress
+        self._draining: list[PendingRequest] = []
+        self._row_bytes = progress.info.message_bytes
+        self._spare = progress.new_batch()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the record batches. Raises ClientError, DataLoss."""
-        reading = self._reading
-        self._current = self._ask(reading.last + 1)
+        progress = self._progress
+        self._current = self._ask(progress.last + 1)
         try:
             yield from self._read()
         finally:
-            reading.leave(self._current.intake)
-        reading.wait_for_gaps()
+            progress.leave(self._current.decoder)
+        progress.wait_for_gaps()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        reading = self._reading
-        following: Slot | None = None
+        progress = self._progress
+        following: PendingRequest | None = None
         while True:
             current = self._current
-            reading.passed(current.intake)
-            if current.intake.batch.is_full:
-                yield reading.take(current.intake.batch)
-            if following is not None and following.intake.batch.is_full:
-                following.ready.append(reading.take(following.intake.batch))
+            progress.passed(current.decoder)
+            if current.decoder.batch.is_full:
+                yield progress.take(current.decoder.batch)
+            if following is not None and following.decoder.batch.is_full:
+                following.ready.append(progress.take(following.decoder.batch))
             if following is None:
                 following = self._ask_ahead(current)
-            if not current.intake.is_complete and not current.intake.status:
+            if not current.decoder.is_complete and not current.decoder.status:
                 self._receive()
                 continue
             after = self._after(current, following)
             following = None
-            reading.look_at_gaps(current.intake)
+            progress.check_gaps(current.decoder)
             if after is None:
                 return
             yield from self._switch(after)
 
     def _receive(self) -> None:
-        intake = self._reading.receive()
-        for slot in self._draining:
-            if slot.intake is intake and slot.intake.status:
-                slot.answers.unsubscribe()
-                self._draining.remove(slot)
+        decoder = self._progress.receive()
+        for pending in self._draining:
+            if pending.decoder is decoder and pending.decoder.status:
+                pending.answers.unsubscribe()
+                self._draining.remove(pending)
                 return
 
     # Requests
 
-    def _ask(self, sequence: int) -> Slot:
-        reading = self._reading
-        client, request = reading.client, reading.request
-        rows = max(REQUEST_ROWS_MIN, reading.max_bytes // (self._row_bytes + ADDED_BYTES))
-        rows = min(rows, REQUEST_ROWS, reading.target - sequence + 1)
-        intake = DirectIntake(
-            reading.batch, sequence - 1, reading.target, request.start_time_ns, request.end_time_ns
+    def _ask(self, sequence: int) -> PendingRequest:
+        progress = self._progress
+        client, request = progress.client, progress.request
+        rows = max(REQUEST_ROWS_MIN, progress.max_bytes // (self._row_bytes + ADDED_BYTES))
+        rows = min(rows, REQUEST_ROWS, progress.target - sequence + 1)
+        decoder = DirectDecoder(
+            progress.batch,
+            sequence - 1,
+            progress.target,
+            request.start_time_ns,
+            request.end_time_ns,
         )
-        intake.stop_at_frames = rows - rows // AHEAD
+        decoder.stop_at_frames = rows - rows // AHEAD
         body = {
             "seq": sequence,
             "batch": rows,
-            "max_bytes": max(reading.max_bytes, client.max_payload),
-            "next_by_subj": reading.subjects[0],
+            "max_bytes": max(progress.max_bytes, client.max_payload),
+            "next_by_subj": progress.subjects[0],
         }
-        return Slot(intake, self._send(body, intake), rows)
+        return PendingRequest(decoder, self._send(body, decoder), rows)
 
-    def _send(self, body: dict[str, Any], intake: DirectIntake) -> Subscription:
-        client = self._reading.client
-        subject = f"{client.options.api}.DIRECT.GET.{self._reading.request.stream}"
-        answers = client.subscribe(client.new_inbox(), intake)
+    def _send(self, body: dict[str, Any], decoder: DirectDecoder) -> ClientSubscription:
+        client = self._progress.client
+        subject = f"{client.options.api}.DIRECT.GET.{self._progress.request.stream}"
+        answers = client.subscribe(client.new_inbox(), decoder)
         client.publish(subject, json.dumps(body).encode(), answers.subject)
         return answers
 
-    def _ask_ahead(self, current: Slot) -> Slot | None:
+    def _ask_ahead(self, current: PendingRequest) -> PendingRequest | None:
         """Send the next request once its first sequence is known; None: not yet, or not needed."""
-        intake = current.intake
-        if intake.frames < intake.stop_at_frames or intake.status or current.left == 0:
+        decoder = current.decoder
+        if decoder.frames < decoder.stop_at_frames or decoder.status or current.left == 0:
             return None
         if current.is_sparse and current.left > current.rows // SPARSE_AHEAD:
-            intake.stop_at_frames = current.rows - current.rows // SPARSE_AHEAD
+            decoder.stop_at_frames = current.rows - current.rows // SPARSE_AHEAD
             return None
-        begin = intake.last + current.left + 1
-        if begin > self._reading.target or len(self._draining) == DRAINING_MAX:
+        begin = decoder.last + current.left + 1
+        if begin > self._progress.target or len(self._draining) == DRAINING_MAX:
             return None
-        self._row_bytes = intake.row_bytes // intake.frames
-        intake.upto = begin - 1
+        self._row_bytes = decoder.row_bytes // decoder.frames
+        decoder.upto = begin - 1
         following = self._ask(begin)
-        following.intake.batch = self._spare
+        following.decoder.batch = self._spare
         return following
 
     # Ends of requests
 
-    def _after(self, ended: Slot, following: Slot | None) -> Slot | None:
+    def _after(
+        self, ended: PendingRequest, following: PendingRequest | None
+    ) -> PendingRequest | None:
         """Return the request behind one that has ended; None: the range is read."""
-        reading = self._reading
-        if ended.intake.status:
+        progress = self._progress
+        if ended.decoder.status:
             ended.answers.unsubscribe()
         else:
-            ended.intake.is_over = True
+            ended.decoder.is_over = True
             self._draining.append(ended)
-        if ended.intake.is_complete:
+        if ended.decoder.is_complete:
             return following
         if following is not None:
             self._drop(following)
         if self._ended_early(ended):
-            return self._ask(reading.last + 1)
-        reading.verify_end()
+            return self._ask(progress.last + 1)
+        progress.verify_end()
         return None
 
-    def _ended_early(self, ended: Slot) -> bool:
+    def _ended_early(self, ended: PendingRequest) -> bool:
         """Return whether messages follow the request's end. Raises its status if it is an error."""
-        intake = ended.intake
-        if intake.status == NOT_FOUND:
+        decoder = ended.decoder
+        if decoder.status == NOT_FOUND:
             return False
-        raise_for(intake, self._reading)
-        if intake.status_header("Nats-Num-Pending") == 0:
+        raise_for(decoder, self._progress)
+        if decoder.status_header("Nats-Num-Pending") == 0:
             return False
-        if intake.frames == 0:
-            raise Lagging(f"{self._reading.client.where}: a direct get was answered with nothing")
-        self._row_bytes = max(intake.row_bytes // intake.frames, self._row_bytes)
+        if decoder.frames == 0:
+            raise Lagging(
+                f"{self._progress.client.server_address}: a direct get was answered with nothing"
+            )
+        self._row_bytes = max(decoder.row_bytes // decoder.frames, self._row_bytes)
         return True
 
-    def _drop(self, slot: Slot) -> None:
+    def _drop(self, pending: PendingRequest) -> None:
         """Drop a request whose rows begin too far ahead."""
-        slot.intake.is_over = True
-        slot.ready.clear()
+        pending.decoder.is_over = True
+        pending.ready.clear()
         if self._spare.rows:
-            self._spare = self._reading.new_batch()
-        slot.answers.unsubscribe()
+            self._spare = self._progress.new_batch()
+        pending.answers.unsubscribe()
 
-    def _switch(self, current: Slot) -> Iterator[pa.RecordBatch]:
+    def _switch(self, current: PendingRequest) -> Iterator[pa.RecordBatch]:
         """Make the request the current one, and yield its completed batches.
 
         Its rows go on in the old batch if it has none yet.
         """
-        reading = self._reading
-        if current.intake.batch is not reading.batch:
-            if current.ready or current.intake.batch.rows:
-                if reading.batch.rows:
-                    yield reading.take(reading.batch)
-                reading.batch, self._spare = current.intake.batch, reading.batch
+        progress = self._progress
+        if current.decoder.batch is not progress.batch:
+            if current.ready or current.decoder.batch.rows:
+                if progress.batch.rows:
+                    yield progress.take(progress.batch)
+                progress.batch, self._spare = current.decoder.batch, progress.batch
             else:
-                current.intake.batch = reading.batch
+                current.decoder.batch = progress.batch
         self._current = current
         while current.ready:
             yield current.ready.popleft()
 
 
-def raise_for(intake: DirectIntake, reading: Reading) -> None:
+def raise_for(decoder: DirectDecoder, progress: RangeProgress) -> None:
     """Raise the error of a status other than EOB. Raises NoResponders, Lagging, ClientError."""
-    stream, where = reading.request.stream, reading.client.where
-    if intake.status == NO_RESPONDERS:
-        raise NoResponders(f'{where}: nobody answers direct gets of stream "{stream}"')
-    if intake.status == TOO_MANY_REQUESTS:
-        raise Lagging(f'{where}: stream "{stream}": {intake.status_text()}')
-    if intake.status != EOB:
-        raise ClientError(f'{where}: direct get of stream "{stream}": {intake.status_text()}')
+    stream, server = progress.request.stream, progress.client.server_address
+    if decoder.status == NO_RESPONDERS:
+        raise NoResponders(f'{server}: nobody answers direct gets of stream "{stream}"')
+    if decoder.status == TOO_MANY_REQUESTS:
+        raise Lagging(f'{server}: stream "{stream}": {decoder.status_text()}')
+    if decoder.status != EOB:
+        raise ClientError(f'{server}: direct get of stream "{stream}": {decoder.status_text()}')

@@ -27,10 +27,10 @@ import pyarrow as pa
 from natsd.spark.errors import ClientError
 from natsd.spark.network.direct_read import NOT_FOUND, raise_for
 from natsd.spark.network.pull_read import PullReader
-from natsd.spark.network.range_intakes import DirectIntake
-from natsd.spark.network.reading import Lagging, Reading
+from natsd.spark.network.range_decoders import DirectDecoder
+from natsd.spark.network.range_progress import Lagging, RangeProgress
 from natsd.spark.ranges import NO_END
-from natsd.spark.wire.client import Subscription
+from natsd.spark.wire.client import ClientSubscription
 
 TOO_MANY_RESULTS: Final = 413
 NO_RESULTS: Final = "No Results"
@@ -38,116 +38,121 @@ SUBJECTS_MAX: Final = 1024
 """Maximum subjects of one request; nats-server refuses more with 413."""
 
 
-class Broken(ClientError):
+class NotResumable(ClientError):
     """The read failed after some rows were yielded, so it cannot begin again."""
 
 
 class LastReader:
-    """Reader of all of `reading`; a new reader retries after a failure before the first row."""
+    """Reader of all of `progress`; a new reader retries after a failure before the first row."""
 
-    def __init__(self, reading: Reading, *, direct: bool) -> None:
-        self._reading = reading
+    def __init__(self, progress: RangeProgress, *, direct: bool) -> None:
+        self._progress = progress
         self._direct = direct
         self._is_given = False
-        bounded = reading.request.last_sequence < reading.info.last
-        self._upto = reading.target if bounded else NO_END
+        bounded = progress.request.last_sequence < progress.info.last
+        self._upto = progress.target if bounded else NO_END
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches. Raises ClientError, ApiError."""
-        reading = self._reading
+        """Yield the record batches. Raises ClientError, JetStreamApiError."""
+        progress = self._progress
         try:
             for batch in self._batches():
                 self._is_given = True
                 yield batch
         except ClientError as error:
             if self._is_given:
-                raise Broken(f"{error}: the last messages cannot be read on from there") from error
-            reading.batch = reading.new_batch()
-            reading.last = reading.request.first_sequence - 1
+                raise NotResumable(
+                    f"{error}: the last messages cannot be read on from there"
+                ) from error
+            progress.batch = progress.new_batch()
+            progress.last = progress.request.first_sequence - 1
             raise
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        reading = self._reading
-        if not self._direct or ("data" not in reading.names and reading.info.is_kept):
+        progress = self._progress
+        if not self._direct or ("data" not in progress.names and progress.info.is_kept):
             yield from self._by_consumer()
-        elif (yield from self._ask(reading.request.subjects or (">",))):
-            reading.verify_end()
+        elif (yield from self._ask(progress.request.subjects or (">",))):
+            progress.verify_end()
         else:
             yield from self._by_consumer()
-        if reading.batch.rows:
-            yield reading.take(reading.batch)
+        if progress.batch.rows:
+            yield progress.take(progress.batch)
 
     # Subjects that fit one direct get
 
     def _ask(self, subjects: tuple[str, ...]) -> Generator[pa.RecordBatch, None, bool]:
         """Read the last messages of the subjects; return False if the subjects are too many."""
-        sequence: int | None = self._reading.request.first_sequence
+        sequence: int | None = self._progress.request.first_sequence
         while sequence is not None:
-            intake, answers = self._request(subjects, sequence)
-            yield from self._read(intake)
+            decoder, answers = self._request(subjects, sequence)
+            yield from self._read(decoder)
             answers.unsubscribe()
-            if intake.status == TOO_MANY_RESULTS:
+            if decoder.status == TOO_MANY_RESULTS:
                 return False
-            sequence = self._after(intake)
+            sequence = self._after(decoder)
         return True
 
-    def _read(self, intake: DirectIntake) -> Iterator[pa.RecordBatch]:
+    def _read(self, decoder: DirectDecoder) -> Iterator[pa.RecordBatch]:
         """Yield batches until the request has ended with a status."""
-        reading = self._reading
-        while not intake.status:
-            reading.receive()
-            reading.passed(intake)
-            if intake.batch.is_full:
-                yield reading.take(intake.batch)
+        progress = self._progress
+        while not decoder.status:
+            progress.receive()
+            progress.passed(decoder)
+            if decoder.batch.is_full:
+                yield progress.take(decoder.batch)
 
-    def _after(self, intake: DirectIntake) -> int | None:
+    def _after(self, decoder: DirectDecoder) -> int | None:
         """Return the first sequence of the next request; None: the read is complete.
 
         Raises Lagging, ClientError.
         """
-        reading = self._reading
-        if intake.status == NOT_FOUND and NO_RESULTS in intake.status_text():
+        progress = self._progress
+        if decoder.status == NOT_FOUND and NO_RESULTS in decoder.status_text():
             return None
-        if intake.status == NOT_FOUND:
-            raise Lagging(f"{reading.client.where}: a last message was replaced while it was read")
-        raise_for(intake, reading)
-        more = intake.status_header("Nats-Num-Pending") and intake.frames
-        return intake.last + 1 if more else None
+        if decoder.status == NOT_FOUND:
+            raise Lagging(
+                f"{progress.client.server_address}: a last message was replaced while it was read"
+            )
+        raise_for(decoder, progress)
+        more = decoder.status_header("Nats-Num-Pending") and decoder.frames
+        return decoder.last + 1 if more else None
 
     def _request(
         self, subjects: tuple[str, ...], sequence: int
-    ) -> tuple[DirectIntake, Subscription]:
-        reading = self._reading
-        client, request = reading.client, reading.request
-        intake = DirectIntake(
-            reading.batch, sequence - 1, self._upto, request.start_time_ns, request.end_time_ns
+    ) -> tuple[DirectDecoder, ClientSubscription]:
+        progress = self._progress
+        client, request = progress.client, progress.request
+        decoder = DirectDecoder(
+            progress.batch, sequence - 1, self._upto, request.start_time_ns, request.end_time_ns
         )
         body: dict[str, Any] = {
             "multi_last": list(subjects),
             "seq": sequence,
             "batch": SUBJECTS_MAX,
-            "max_bytes": max(reading.max_bytes, client.max_payload),
+            "max_bytes": max(progress.max_bytes, client.max_payload),
         }
         if self._upto != NO_END:
             body["up_to_seq"] = self._upto
-        answers = client.subscribe(client.new_inbox(), intake)
+        answers = client.subscribe(client.new_inbox(), decoder)
         subject = f"{client.options.api}.DIRECT.GET.{request.stream}"
         client.publish(subject, json.dumps(body).encode(), answers.subject)
-        return intake, answers
+        return decoder, answers
 
     # More subjects
 
     def _by_consumer(self) -> Iterator[pa.RecordBatch]:
-        reading = self._reading
-        pull = PullReader(reading)
-        pull.intake.upto = self._upto
+        progress = self._progress
+        pull = PullReader(progress)
+        pull.decoder.upto = self._upto
         pull.keep_late()
         yield from pull.batches()
         subjects = pull.late_subjects
         for begin in range(0, len(subjects), SUBJECTS_MAX):
             if not self._direct:
                 raise ClientError(
-                    f"{reading.client.where}: the last messages as of sequence {self._upto} need a "
-                    "server from 2.11 on and a stream with allow_direct: read up to the latest"
+                    f"{progress.client.server_address}: the last messages as of sequence "
+                    f"{self._upto} need a server from 2.11 on and a stream with allow_direct: "
+                    "read up to the latest"
                 )
             yield from self._ask(tuple(subjects[begin : begin + SUBJECTS_MAX]))

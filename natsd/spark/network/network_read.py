@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsd.spark.errors import (
-    ApiError,
     ConnectionLost,
+    JetStreamApiError,
     NoResponders,
     ProtocolViolation,
     RequestTimeout,
@@ -29,11 +29,11 @@ from natsd.spark.errors import (
 from natsd.spark.network.direct_read import DirectReader
 from natsd.spark.network.last_read import LastReader
 from natsd.spark.network.pull_read import ConsumerGone, PullReader
-from natsd.spark.network.reading import Lagging, Reading
+from natsd.spark.network.range_progress import Lagging, RangeProgress
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.rows.columns import NAMES, checked
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import ClientOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +54,7 @@ BACKOFF_DOUBLINGS_MAX: Final = 6
 
 
 def read_range(
-    connect: ConnectOptions,
+    connect: ClientOptions,
     request: RangeRequest,
     names: Sequence[str] = NAMES,
     max_rows: int = 10_000,
@@ -65,26 +65,26 @@ def read_range(
 
     The batches have the columns `names`.
 
-    Blocks on the network. `sleep` takes seconds. Raises DataLoss, ApiError, AuthorizationError,
-    ConnectError, ClientError.
+    Blocks on the network. `sleep` takes seconds. Raises DataLoss, JetStreamApiError,
+    AuthorizationError, ConnectError, ClientError.
     """
     chosen = checked(names)
     if request.is_empty:
         return
-    with Client(connect, sleep) as client:
-        reading = Reading(client, request, chosen, max_rows, max_bytes)
+    with NatsClient(connect, sleep) as client:
+        progress = RangeProgress(client, request, chosen, max_rows, max_bytes)
         failures = 0
         while True:
-            before = reading.last
+            before = progress.last
             try:
-                reading.begin()
-                if not reading.is_done:
-                    yield from reader_of(reading).batches()
+                progress.begin()
+                if not progress.is_done:
+                    yield from reader_of(progress).batches()
                 break
-            except (*RETRIED, ApiError) as error:
-                if isinstance(error, ApiError) and error.code != UNAVAILABLE:
+            except (*RETRIED, JetStreamApiError) as error:
+                if isinstance(error, JetStreamApiError) and error.code != UNAVAILABLE:
                     raise
-                failures = 1 if reading.last > before else failures + 1
+                failures = 1 if progress.last > before else failures + 1
                 if failures > connect.retries:
                     raise
                 sleep(connect.retry_interval_s * 2 ** min(failures - 1, BACKOFF_DOUBLINGS_MAX))
@@ -92,22 +92,22 @@ def read_range(
                     client.reconnect()
                 else:
                     client.unsubscribe_all()
-        if reading.batch.rows:
-            yield reading.take(reading.batch)
+        if progress.batch.rows:
+            yield progress.take(progress.batch)
 
 
-def reader_of(reading: Reading) -> DirectReader | LastReader | PullReader:
+def reader_of(progress: RangeProgress) -> DirectReader | LastReader | PullReader:
     """Return the reader that fits the stream, its server and the request.
 
     A pull consumer is also used if `data` is not read, because it can leave the payloads on the
     server. The exceptions are streams with another retention than limits: there a consumer would
     count as interest, and a work queue accepts no consumer without acknowledgements.
     """
-    info, request = reading.info, reading.request
+    info, request = progress.info, progress.request
     direct = info.allow_direct and info.server_version >= BATCHED_DIRECT_GET
     if request.last_per_subject:
-        return LastReader(reading, direct=direct)
-    lean = "data" not in reading.names and info.is_kept
+        return LastReader(progress, direct=direct)
+    lean = "data" not in progress.names and info.is_kept
     if not direct or len(request.subjects) > 1 or lean:
-        return PullReader(reading)
-    return DirectReader(reading)
+        return PullReader(progress)
+    return DirectReader(progress)

@@ -22,11 +22,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from natsd.spark.errors import ClientError
-from natsd.spark.network.range_intakes import PullIntake
-from natsd.spark.network.reading import Reading
+from natsd.spark.network.range_decoders import PullDecoder
+from natsd.spark.network.range_progress import RangeProgress
 from natsd.spark.rows.arrow import BatchWrapper
 from natsd.spark.rows.message_batch import MessageBatch
-from natsd.spark.wire.client import Subscription
+from natsd.spark.wire.client import ClientSubscription
 
 PULL_ROWS: Final = 20_000
 PULL_ROWS_MIN: Final = 64
@@ -47,77 +47,85 @@ class ConsumerGone(ClientError):
 
 
 class PullReader:
-    """Reader of the rest of `reading`; each retry uses a new one."""
+    """Reader of the rest of `progress`; each retry uses a new one."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._stream = reading.request.stream
+    def __init__(self, progress: RangeProgress) -> None:
+        self._progress = progress
+        self._stream = progress.request.stream
         self._name = f"natsd_spark_{secrets.token_hex(8)}"
         self._rows = max(
-            PULL_ROWS_MIN, min(PULL_ROWS, reading.max_bytes // (reading.info.message_bytes + 1))
+            PULL_ROWS_MIN, min(PULL_ROWS, progress.max_bytes // (progress.info.message_bytes + 1))
         )
         self._asked = 0
-        request = reading.request
-        self.intake = PullIntake(
-            reading.batch, reading.last, reading.target, request.start_time_ns, request.end_time_ns
+        request = progress.request
+        self.decoder = PullDecoder(
+            progress.batch,
+            progress.last,
+            progress.target,
+            request.start_time_ns,
+            request.end_time_ns,
         )
-        self.intake.is_bare = "data" not in reading.names
+        self.decoder.is_bare = "data" not in progress.names
         self.late_subjects: list[str] = []
-        self._answers: Subscription
+        self._answers: ClientSubscription
 
     def keep_late(self) -> None:
-        """Collect the subjects of messages behind the intake's `upto` in `late_subjects`."""
-        self.intake.late = MessageBatch(["subject"], PULL_ROWS)
+        """Collect the subjects of messages behind the decoder's `upto` in `late_subjects`."""
+        self.decoder.late = MessageBatch(["subject"], PULL_ROWS)
         self._late_wrapper = BatchWrapper(["subject"])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches. Raises ClientError, ApiError, DataLoss."""
-        reading, intake = self._reading, self.intake
+        """Yield the record batches. Raises ClientError, JetStreamApiError, DataLoss."""
+        progress, decoder = self._progress, self.decoder
         waiting = self._create()
-        self._answers = reading.client.subscribe(reading.client.new_inbox(), intake)
+        self._answers = progress.client.subscribe(progress.client.new_inbox(), decoder)
         try:
-            while waiting and not intake.is_complete:
+            while waiting and not decoder.is_complete:
                 self._pull()
-                reading.receive()
-                reading.passed(intake)
-                if intake.batch.is_full:
-                    yield reading.take(intake.batch)
+                progress.receive()
+                progress.passed(decoder)
+                if decoder.batch.is_full:
+                    yield progress.take(decoder.batch)
                 self._take_late()
                 self._look_at_status()
-                waiting = intake.pending != 0
-            reading.look_at_gaps(intake)
+                waiting = decoder.pending != 0
+            progress.check_gaps(decoder)
         finally:
-            reading.leave(intake)
+            progress.leave(decoder)
             self._delete()
-        if not intake.is_complete:
-            reading.verify_end()
-        reading.wait_for_gaps()
+        if not decoder.is_complete:
+            progress.verify_end()
+        progress.wait_for_gaps()
 
     def _take_late(self) -> None:
-        late = self.intake.late
-        if late is not None and late.rows and (late.is_full or self.intake.pending == 0):
+        late = self.decoder.late
+        if late is not None and late.rows and (late.is_full or self.decoder.pending == 0):
             self.late_subjects += self._late_wrapper.take(late).column(0).to_pylist()
 
     # The consumer
 
     def _create(self) -> bool:
-        """Create the consumer; return whether it has messages. Raises ApiError, ClientError."""
+        """Create the consumer; return whether it has messages.
+
+        Raises JetStreamApiError, ClientError.
+        """
         subject = f"CONSUMER.CREATE.{self._stream}.{self._name}"
         body = {"stream_name": self._stream, "config": self._config(), "action": "create"}
-        answer = self._reading.client.api(subject, body)
+        answer = self._progress.client.api(subject, body)
         return bool(answer.get("num_pending", 1))
 
     def _config(self) -> dict[str, Any]:
-        reading = self._reading
-        subjects = reading.request.subjects
-        if len(subjects) > 1 and reading.info.server_version < SEVERAL_FILTERS:
+        progress = self._progress
+        subjects = progress.request.subjects
+        if len(subjects) > 1 and progress.info.server_version < SEVERAL_FILTERS:
             raise ClientError(
-                f"{reading.client.where}: several subjects at once need a server from 2.10 on"
+                f"{progress.client.server_address}: several subjects at once need a "
+                "server from 2.10 on"
             )
         config: dict[str, Any] = {
             "name": self._name,
             "deliver_policy": "by_start_sequence",
-            "opt_start_seq": reading.last + 1,
+            "opt_start_seq": progress.last + 1,
             "ack_policy": "none",
             "max_deliver": 1,
             "replay_policy": "instant",
@@ -125,21 +133,21 @@ class PullReader:
             "num_replicas": 1,
             "inactive_threshold": INACTIVE_NS,
         }
-        if reading.request.last_per_subject:
+        if progress.request.last_per_subject:
             config["deliver_policy"] = "last_per_subject"
             del config["opt_start_seq"]
         if len(subjects) > 1:
             config["filter_subjects"] = list(subjects)
-        elif subjects or reading.request.last_per_subject:
-            config["filter_subject"] = reading.subjects[0]
-        if self.intake.is_bare:
+        elif subjects or progress.request.last_per_subject:
+            config["filter_subject"] = progress.subjects[0]
+        if self.decoder.is_bare:
             config["headers_only"] = True
         return config
 
     def _delete(self) -> None:
         """Delete the consumer and ignore errors: the server removes it after an idle minute."""
-        client = self._reading.client
-        self.intake.is_over = True
+        client = self._progress.client
+        self.decoder.is_over = True
         if client.is_connected:
             with contextlib.suppress(ClientError):
                 self._answers.unsubscribe()
@@ -150,20 +158,20 @@ class PullReader:
 
     def _pull(self) -> None:
         """Send a pull request when at most half of the requested deliveries are pending."""
-        intake, reading = self.intake, self._reading
-        if self._asked - intake.frames > self._rows // 2:
+        decoder, progress = self.decoder, self._progress
+        if self._asked - decoder.frames > self._rows // 2:
             return
-        client = reading.client
-        reading.look_at_gaps(intake)
-        if intake.frames:
-            row_bytes = intake.row_bytes // intake.frames + 1
-            self._rows = max(PULL_ROWS_MIN, min(self._rows, reading.max_bytes // row_bytes))
-        if not reading.request.last_per_subject:
-            self._rows = max(1, min(self._rows, reading.target - reading.last))
+        client = progress.client
+        progress.check_gaps(decoder)
+        if decoder.frames:
+            row_bytes = decoder.row_bytes // decoder.frames + 1
+            self._rows = max(PULL_ROWS_MIN, min(self._rows, progress.max_bytes // row_bytes))
+        if not progress.request.last_per_subject:
+            self._rows = max(1, min(self._rows, progress.target - progress.last))
         timeout_ns = int(client.options.request_timeout_s * SECOND_NS)
         body = {
             "batch": self._rows,
-            "max_bytes": max(reading.max_bytes, 2 * client.max_payload),
+            "max_bytes": max(progress.max_bytes, 2 * client.max_payload),
             "expires": 4 * timeout_ns,
             "idle_heartbeat": timeout_ns // 2,
         }
@@ -172,26 +180,26 @@ class PullReader:
             json.dumps(body).encode(),
             self._answers.subject,
         )
-        self._asked = max(self._asked, intake.frames) + self._rows
-        intake.stop_at_frames = self._asked - self._rows // 2
+        self._asked = max(self._asked, decoder.frames) + self._rows
+        decoder.stop_at_frames = self._asked - self._rows // 2
 
     def _look_at_status(self) -> None:
         """Handle the status of a pull request that ended early. Raises ConsumerGone."""
-        intake = self.intake
-        if intake.is_out_of_order:
-            raise ConsumerGone(f"{self._reading.client.where}: a delivery is missing")
-        if not intake.status:
+        decoder = self.decoder
+        if decoder.is_out_of_order:
+            raise ConsumerGone(f"{self._progress.client.server_address}: a delivery is missing")
+        if not decoder.status:
             return
-        text = intake.status_text()
-        left = intake.status_header("Nats-Pending-Messages")
-        if intake.status not in (NO_MESSAGES, REQUEST_TIMEOUT, CONFLICT):
-            raise ConsumerGone(f"{self._reading.client.where}: {text}")
+        text = decoder.status_text()
+        left = decoder.status_header("Nats-Pending-Messages")
+        if decoder.status not in (NO_MESSAGES, REQUEST_TIMEOUT, CONFLICT):
+            raise ConsumerGone(f"{self._progress.client.server_address}: {text}")
         if TOO_MANY_ROWS in text:
             most = text.partition(TOO_MANY_ROWS)[2]
             self._rows = int(most) if most.isdigit() and int(most) else 1
-            self._asked = intake.frames
+            self._asked = decoder.frames
         elif left is None:
-            raise ConsumerGone(f"{self._reading.client.where}: {text}")
+            raise ConsumerGone(f"{self._progress.client.server_address}: {text}")
         else:
-            self._asked = max(self._asked - left, intake.frames)
-        intake.forget_status()
+            self._asked = max(self._asked - left, decoder.frames)
+        decoder.forget_status()

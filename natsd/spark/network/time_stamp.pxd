@@ -8,7 +8,7 @@ cdef enum:
     SECOND_BYTES = 19           # 2026-11-21T12:51:54
 
 
-cdef struct Second:             # last parsed second: consecutive messages often share it
+cdef struct ParsedSecond:       # last parsed second: consecutive messages often share it
     char[SECOND_BYTES] text
     int64_t begin_ns
     bint is_known
@@ -38,7 +38,7 @@ cdef inline int64_t day_number(int64_t year, int64_t month, int64_t day) noexcep
     return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
 
 
-cdef inline bint read_second(const char* text, Second* to) noexcept nogil:
+cdef inline bint read_second(const char* text, ParsedSecond* to) noexcept nogil:
     cdef int64_t year = digits(text, 4)
     cdef int64_t month = digits(text + 5, 2)
     cdef int64_t of_month = digits(text + 8, 2)
@@ -60,7 +60,7 @@ cdef inline bint read_second(const char* text, Second* to) noexcept nogil:
 
 
 cdef inline bint read_time_stamp(
-    const char* text, size_t length, Second* last, int64_t* time_ns
+    const char* text, size_t length, ParsedSecond* last, int64_t* time_ns
 ) noexcept nogil:
     """Parse `2026-11-21T12:51:54[.734214913]Z` to ns since the epoch; return False if malformed."""
     cdef uint32_t fraction = 0

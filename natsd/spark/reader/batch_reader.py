@@ -26,7 +26,7 @@ from natsd.spark.offsets import (
     EARLIEST,
     LATEST,
     Edge,
-    StreamState,
+    SourceStreamState,
     check_streams,
     end_sequence,
     first_sequence,
@@ -34,9 +34,9 @@ from natsd.spark.offsets import (
 from natsd.spark.ranges import NO_END, RangeRequest
 from natsd.spark.reader import filters
 from natsd.spark.reader.filters import Selection
-from natsd.spark.reader.planning import Cutting, Span, cut
-from natsd.spark.reader.streams import Choice, Streams
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.reader.planning import Cutting, SequenceSpan, cut
+from natsd.spark.reader.streams import ServerStreams, StreamChoice
+from natsd.spark.wire.connecting import ClientOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +63,7 @@ class Tasks:
     `names` are the columns; `batch_rows` and `batch_bytes` limit an Arrow batch.
     """
 
-    connect: ConnectOptions
+    connect: ClientOptions
     names: tuple[str, ...]
     batch_rows: int
     batch_bytes: int
@@ -82,13 +82,13 @@ class Tasks:
         )
 
 
-class Found(Protocol):
+class StreamCatalog(Protocol):
     """Source of stream states: servers, or a store directory."""
 
-    def states(self) -> Mapping[str, StreamState]:
+    def states(self) -> Mapping[str, SourceStreamState]:
         """Return the states of the chosen streams, by name."""
 
-    def sequence_at(self, stream: StreamState, time_ns: int) -> int:
+    def sequence_at(self, stream: SourceStreamState, time_ns: int) -> int:
         """Return the first sequence at or after a time in ns since the epoch."""
 
 
@@ -96,26 +96,26 @@ class Found(Protocol):
 class BatchPlan:
     """The user's batch read as plain values."""
 
-    choice: Choice
+    choice: StreamChoice
     selection: Selection
     cutting: Cutting
     start: Edge = EARLIEST
     end: Edge = LATEST
     fail_on_data_loss: bool = True
 
-    def whole(self, found: Found) -> list[RangeRequest]:
+    def whole(self, catalog: StreamCatalog) -> list[RangeRequest]:
         """Return one range for each stream, in order and without empty ones.
 
         Raises OffsetError, DataLoss, StreamMissing.
         """
-        states = found.states()
+        states = catalog.states()
         check_streams(self.start, states, "startingOffsets")
         check_streams(self.end, states, "endingOffsets")
         wanted = [state for state in states.values() if self.selection.wants(state)]
-        requests = [self.request(self.span(found, state), state) for state in wanted]
+        requests = [self.request(self.span(catalog, state), state) for state in wanted]
         return [request for request in requests if not request.is_empty]
 
-    def span(self, found: Found, state: StreamState) -> Span:
+    def span(self, catalog: StreamCatalog, state: SourceStreamState) -> SequenceSpan:
         """Return the sequences to read of one stream. Raises OffsetError, DataLoss."""
         first = first_sequence(state, self.start, fail_on_data_loss=self.fail_on_data_loss)
         end = end_sequence(state, self.end, fail_on_data_loss=self.fail_on_data_loss)
@@ -127,12 +127,12 @@ class BatchPlan:
         # are not filtered by time, the bound must be exact.
         margin_ns = 0 if wanted.last_per_subject else TIME_MARGIN_NS
         if first < end and wanted.first_ns is not None:
-            first = max(first, found.sequence_at(state, max(0, wanted.first_ns - margin_ns)))
+            first = max(first, catalog.sequence_at(state, max(0, wanted.first_ns - margin_ns)))
         if first < end and wanted.last_ns is not None:
-            end = min(end, found.sequence_at(state, max(0, wanted.last_ns + 1 + margin_ns)))
-        return Span(state.name, first, end)
+            end = min(end, catalog.sequence_at(state, max(0, wanted.last_ns + 1 + margin_ns)))
+        return SequenceSpan(state.name, first, end)
 
-    def request(self, span: Span, state: StreamState) -> RangeRequest:
+    def request(self, span: SequenceSpan, state: SourceStreamState) -> RangeRequest:
         """Return the range of one stream as tasks read it."""
         wanted = self.selection
         cuts_rows = not wanted.last_per_subject
@@ -151,17 +151,17 @@ class BatchPlan:
             end_time_ns=None if last_ns is None else last_ns + 1,
         )
 
-    def requests(self, found: Found) -> list[RangeRequest]:
+    def requests(self, catalog: StreamCatalog) -> list[RangeRequest]:
         """Return the ranges of all tasks, of about equal length.
 
         The last messages of all subjects of a stream are read by one task.
         """
-        whole = self.whole(found)
+        whole = self.whole(catalog)
         if self.selection.last_per_subject:
             return whole
         by_stream = {request.stream: request for request in whole}
         spans = [
-            Span(request.stream, request.first_sequence, request.last_sequence + 1)
+            SequenceSpan(request.stream, request.first_sequence, request.last_sequence + 1)
             for request in whole
         ]
         return [
@@ -179,7 +179,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the partitions. Asks the servers, and blocks."""
-        with Streams(self.tasks.connect, self.plan.choice) as streams:
+        with ServerStreams(self.tasks.connect, self.plan.choice) as streams:
             return [RangePartition(request) for request in self.plan.requests(streams)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.core.subject import is_literal, is_valid_publish
-from natsd.spark.offsets import StreamState
+from natsd.spark.offsets import SourceStreamState
 from natsd.spark.subject_filters import Patterns, in_common
 from natsd.spark.times import time_us
 
@@ -44,7 +44,7 @@ class Selection:
     is_empty: bool = False
     last_per_subject: bool = False
 
-    def wants(self, stream: StreamState) -> bool:
+    def wants(self, stream: SourceStreamState) -> bool:
         """Return whether the stream is part of the selection."""
         return not self.is_empty and (self.streams is None or stream.name in self.streams)
 
@@ -90,7 +90,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Narrowed:
+class NarrowedSelection:
     """A narrowed selection; `is_exact`: the filter is applied completely."""
 
     selection: Selection
@@ -128,14 +128,14 @@ def push(selection: Selection, filters: Iterable[Filter]) -> tuple[Selection, li
     return selection, left
 
 
-def narrow(selection: Selection, filter_: Filter) -> Narrowed | None:
+def narrow(selection: Selection, filter_: Filter) -> NarrowedSelection | None:
     """Return the selection narrowed by one filter; None: the filter cannot be applied here."""
     path: tuple[str, ...] = getattr(filter_, "attribute", ())
     if len(path) != 1 or path[0] not in COLUMNS:
         return None
     column, kind = path[0], type(filter_).__name__
     if kind == "IsNotNull":
-        return Narrowed(selection)
+        return NarrowedSelection(selection)
     value = getattr(filter_, "value", None)
     if column == "stream":
         return narrow_streams(selection, kind, value)
@@ -144,16 +144,16 @@ def narrow(selection: Selection, filter_: Filter) -> Narrowed | None:
     return narrow_numbers(selection, column, kind, value)
 
 
-def narrow_streams(selection: Selection, kind: str, value: Any) -> Narrowed | None:
+def narrow_streams(selection: Selection, kind: str, value: Any) -> NarrowedSelection | None:
     """Return the selection narrowed by a filter on `stream`; None: it cannot be applied."""
     if kind in ("EqualTo", "EqualNullSafe") and isinstance(value, str):
-        return Narrowed(selection.of_streams([value]))
+        return NarrowedSelection(selection.of_streams([value]))
     if kind == "In" and all(isinstance(name, str) for name in value):
-        return Narrowed(selection.of_streams(value))
+        return NarrowedSelection(selection.of_streams(value))
     return None
 
 
-def narrow_subjects(selection: Selection, kind: str, value: Any) -> Narrowed | None:
+def narrow_subjects(selection: Selection, kind: str, value: Any) -> NarrowedSelection | None:
     """Return the selection narrowed by a filter on `subject`; None: it cannot be applied."""
     if kind == "StringStartsWith":
         return narrow_prefix(selection, value)
@@ -164,10 +164,10 @@ def narrow_subjects(selection: Selection, kind: str, value: Any) -> Narrowed | N
     if not value or not all(isinstance(subject, str) and is_plain(subject) for subject in value):
         return None
     narrowed = selection.of_subjects(tuple(value))
-    return Narrowed(narrowed) if narrowed is not None else None
+    return NarrowedSelection(narrowed) if narrowed is not None else None
 
 
-def narrow_prefix(selection: Selection, prefix: str) -> Narrowed | None:
+def narrow_prefix(selection: Selection, prefix: str) -> NarrowedSelection | None:
     """Return the selection narrowed by a prefix of subjects; None: it cannot be applied.
 
     A prefix of whole tokens becomes a pattern. If its last token is incomplete, the tokens before
@@ -177,7 +177,7 @@ def narrow_prefix(selection: Selection, prefix: str) -> Narrowed | None:
     if not dot or not is_plain(tokens):
         return None
     narrowed = selection.of_subjects((f"{tokens}.>",))
-    return Narrowed(narrowed, is_exact=not rest) if narrowed is not None else None
+    return NarrowedSelection(narrowed, is_exact=not rest) if narrowed is not None else None
 
 
 def is_plain(subject: str) -> bool:
@@ -185,7 +185,9 @@ def is_plain(subject: str) -> bool:
     return is_valid_publish(subject) and is_literal(subject) and "\ufffd" not in subject
 
 
-def narrow_numbers(selection: Selection, column: str, kind: str, value: Any) -> Narrowed | None:
+def narrow_numbers(
+    selection: Selection, column: str, kind: str, value: Any
+) -> NarrowedSelection | None:
     """Return the selection narrowed by a filter on a number; None: it cannot be applied.
 
     `column` is seq, time or time_ns; a filter In narrows to the range from the least to the
@@ -211,7 +213,7 @@ def narrow_numbers(selection: Selection, column: str, kind: str, value: Any) -> 
         edges = tuple(edge for edge in edges if edge[0] == "from")
     for side, bound in edges:
         selection = _BOUNDS[column, side](selection, bound)
-    return Narrowed(selection, is_exact)
+    return NarrowedSelection(selection, is_exact)
 
 
 def number_of(column: str, value: Any) -> int | None:

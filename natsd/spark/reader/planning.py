@@ -24,7 +24,7 @@ WORTHWHILE_SEQUENCES: Final = 50_000
 
 
 @dataclass(frozen=True)
-class Span:
+class SequenceSpan:
     """Sequences of one stream, [start, end)."""
 
     stream: str
@@ -58,7 +58,7 @@ def cutting(parts_min: int | None, sequences_max: int | None) -> Cutting:
     return Cutting(parts_min, sequences_max, os.cpu_count() or 1)
 
 
-def cut(spans: Sequence[Span], how: Cutting) -> list[Span]:
+def cut(spans: Sequence[SequenceSpan], how: Cutting) -> list[SequenceSpan]:
     """Return the parts of all ranges, in the order of the ranges."""
     total = sum(span.length for span in spans)
     if total == 0:
@@ -68,17 +68,17 @@ def cut(spans: Sequence[Span], how: Cutting) -> list[Span]:
     return [
         part
         for span in spans
-        for part in pieces(
+        for part in split_evenly(
             span, max(math.ceil(span.length * wanted / total), math.ceil(span.length / length_max))
         )
     ]
 
 
-def pieces(span: Span, count: int) -> list[Span]:
+def split_evenly(span: SequenceSpan, count: int) -> list[SequenceSpan]:
     """Divide a range into `count` parts of equal length, or fewer if it has fewer sequences."""
     count = min(count, span.length)
     return [
-        Span(
+        SequenceSpan(
             span.stream,
             span.start + span.length * index // count,
             span.start + span.length * (index + 1) // count,

@@ -34,13 +34,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from natsd.spark.errors import ApiError
+from natsd.spark.errors import JetStreamApiError
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.reader.batch_reader import Tasks
 from natsd.spark.reader.runs import Run, clusters, expanded, runs_of
-from natsd.spark.reader.streams import Choice, Streams
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.frames import Message
+from natsd.spark.reader.streams import ServerStreams, StreamChoice
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.frames import ReceivedMessage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +87,7 @@ class QueuePartition(InputPartition):
 
 
 @dataclass(frozen=True)
-class Delivery:
+class QueueDelivery:
     """Facts about a delivered message, from its ack subject.
 
     `sequence` is the stream's; `pending` is how many messages the consumer has yet to deliver.
@@ -97,7 +97,7 @@ class Delivery:
     pending: int
 
     @staticmethod
-    def of(reply: str) -> Delivery:
+    def of(reply: str) -> QueueDelivery:
         """Parse an ack subject, which is the reply subject of a delivery.
 
         Its form, in which newer servers insert a domain and an account behind `$JS.ACK`:
@@ -110,7 +110,7 @@ class Delivery:
         at = 5 if len(tokens) == 9 else 7
         if len(tokens) < 9 or not tokens[at].isdigit() or not tokens[at + 3].isdigit():
             raise QueueError(f'"{reply}" is no subject to acknowledge a message on')
-        return Delivery(int(tokens[at]), int(tokens[at + 3]))
+        return QueueDelivery(int(tokens[at]), int(tokens[at + 3]))
 
 
 class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -125,7 +125,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.plan = plan
         self.tasks = tasks
         self._clock = clock
-        self._streams = Streams(tasks.connect, Choice((plan.stream,)))
+        self._streams = ServerStreams(tasks.connect, StreamChoice((plan.stream,)))
         self._is_ready = False
         self._reply_of: dict[int, str] = {}
         self._committed: set[int] = set()
@@ -199,7 +199,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         where = f"{self.plan.stream}.{self.plan.consumer}"
         try:
             config = self._streams.api(f"CONSUMER.INFO.{where}")["config"]
-        except ApiError as error:
+        except JetStreamApiError as error:
             if error.err_code != CONSUMER_NOT_FOUND:
                 raise
             body = {"stream_name": self.plan.stream, "config": self._config()}
@@ -230,7 +230,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             **filters,
         }
 
-    def _fetch(self, client: Client) -> list[int]:
+    def _fetch(self, client: NatsClient) -> list[int]:
         """Fetch a batch; return its sequences, without committed ones and duplicates."""
         inbox = client.new_inbox()
         subscription = client.subscribe(inbox)
@@ -251,8 +251,8 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         client.flush()
         return list(fetched)
 
-    def _take(self, client: Client, message: Message, fetched: dict[int, None]) -> None:
-        delivery = Delivery.of(message.reply)
+    def _take(self, client: NatsClient, message: ReceivedMessage, fetched: dict[int, None]) -> None:
+        delivery = QueueDelivery.of(message.reply)
         sequence = delivery.sequence
         self._pending = delivery.pending
         if sequence in self._committed:
@@ -276,7 +276,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._streams.ask(lambda client: self._acknowledge(client, known))
         self._committed |= done - set(known) - self._acknowledged_before(done - set(known))
 
-    def _acknowledge(self, client: Client, sequences: Iterable[int]) -> None:
+    def _acknowledge(self, client: NatsClient, sequences: Iterable[int]) -> None:
         """Acknowledge messages; forget their ack subjects after the server has read everything.
 
         An ack subject is valid on any connection.
@@ -325,7 +325,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_runs(self.tasks, partition)
 
 
-def is_end(message: Message) -> bool:
+def is_end(message: ReceivedMessage) -> bool:
     """Return whether the message is a status that ends the fetch.
 
     Raises QueueError for a status that means an error.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from natsd.spark.offsets import EARLIEST, LATEST
-from natsd.spark.options import OptionsError, ReadOptions
+from natsd.spark.options import DataSourceOptionsError, ReadOptions
 from natsd.spark.reader.batch_reader import BatchPlan, BatchReader, FilteringReader, Tasks
 from natsd.spark.reader.filters import Selection
 from natsd.spark.reader.planning import cutting
 from natsd.spark.reader.queue_reader import MESSAGES_DEFAULT, QueuePlan, QueueReader
-from natsd.spark.reader.store_reader import FilteringStoreReader, Store, StoreReader
-from natsd.spark.reader.stream_reader import Limits, StreamPlan, StreamReader
-from natsd.spark.reader.streams import Choice
+from natsd.spark.reader.store_reader import FilteringStoreReader, StoreReader, StoreSource
+from natsd.spark.reader.stream_reader import MicroBatchLimits, StreamingPlan, StreamReader
+from natsd.spark.reader.streams import StreamChoice
 from natsd.spark.rows import columns
 from natsd.spark.stored.stored_ranges import StoreKeys
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def batch_reader(
     options: ReadOptions, schema: StructType, *, takes_filters: bool
 ) -> DataSourceReader:
-    """Return the reader of a batch read. Raises OptionsError.
+    """Return the reader of a batch read. Raises DataSourceOptionsError.
 
     `takes_filters`: the reader implements `pushFilters`.
     """
@@ -46,12 +46,12 @@ def batch_reader(
     if options.store_dir is None:
         return (FilteringReader if takes_filters else BatchReader)(plan, tasks)
     keys = StoreKeys(options.key_file or "", options.prev_key_file or "", options.cipher or "")
-    store = Store(options.store_dir, options.account, keys)
+    store = StoreSource(options.store_dir, options.account, keys)
     return (FilteringStoreReader if takes_filters else StoreReader)(store, plan, tasks)
 
 
 def stream_reader(options: ReadOptions, schema: StructType) -> DataSourceStreamReader:
-    """Return the reader of a streaming read. Raises OptionsError."""
+    """Return the reader of a streaming read. Raises DataSourceOptionsError."""
     tasks = tasks_of(options, schema)
     if options.mode == "queue":
         assert options.stream is not None and options.consumer is not None
@@ -63,11 +63,11 @@ def stream_reader(options: ReadOptions, schema: StructType) -> DataSourceStreamR
             messages_max=options.max_msgs_per_trigger or MESSAGES_DEFAULT,
         )
         return QueueReader(queue, tasks)
-    plan = StreamPlan(
+    plan = StreamingPlan(
         choice=choice_of(options),
         subjects=options.subjects,
         cutting=cutting(options.min_partitions, options.max_records_per_partition),
-        limits=Limits(
+        limits=MicroBatchLimits(
             messages_max=options.max_msgs_per_trigger,
             bytes_max=options.max_bytes_per_trigger,
             messages_min=options.min_msgs_per_trigger,
@@ -80,15 +80,15 @@ def stream_reader(options: ReadOptions, schema: StructType) -> DataSourceStreamR
     return StreamReader(plan, tasks)
 
 
-def choice_of(options: ReadOptions) -> Choice:
+def choice_of(options: ReadOptions) -> StreamChoice:
     """Return the streams that the options choose."""
-    return Choice(options.named_streams, options.streams_pattern)
+    return StreamChoice(options.named_streams, options.streams_pattern)
 
 
 def tasks_of(options: ReadOptions, schema: StructType) -> Tasks:
     """Return the parameters of the tasks; the columns are those of the schema.
 
-    A user may pass a schema of fewer columns. Raises OptionsError.
+    A user may pass a schema of fewer columns. Raises DataSourceOptionsError.
     """
     return Tasks(
         connect=options.connect,
@@ -99,13 +99,18 @@ def tasks_of(options: ReadOptions, schema: StructType) -> Tasks:
 
 
 def names_of(schema: StructType) -> tuple[str, ...]:
-    """Return the column names of the schema. Raises OptionsError if its types are not theirs."""
+    """Return the column names of the schema.
+
+    Raises DataSourceOptionsError if its types are not theirs.
+    """
     from pyspark.sql.types import StructType
 
     names = tuple(schema.fieldNames())
     ours = columns.ddl(columns.checked(names))
     found = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
     if found.replace(" ", "").lower() != ours.replace(" ", "").lower():
-        raise OptionsError(f"the schema given is not that of the columns, which are: {ours}")
+        raise DataSourceOptionsError(
+            f"the schema given is not that of the columns, which are: {ours}"
+        )
     assert isinstance(schema, StructType)
     return names

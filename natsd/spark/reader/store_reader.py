@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from natsd.spark.offsets import StreamState
+from natsd.spark.offsets import SourceStreamState
 from natsd.spark.reader import filters
 from natsd.spark.reader.batch_reader import BatchPlan, Tasks
 from natsd.spark.reader.planning import SEQUENCES_PER_PART, WORTHWHILE_SEQUENCES, Cutting
-from natsd.spark.reader.streams import Choice, StreamMissing
-from natsd.spark.stored.stored_ranges import StoreKeys, StoreRange, StreamPlan
+from natsd.spark.reader.streams import StreamChoice, StreamMissing
+from natsd.spark.stored.stored_ranges import StoredStreamPlan, StoreKeys, StoreRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Store:
+class StoreSource:
     """The path of a store directory or snapshot, the account of its streams, and the key files."""
 
     path: str
@@ -52,7 +52,7 @@ class StoredStreams:
     StoreError, OSError.
     """
 
-    def __init__(self, store: Store, choice: Choice) -> None:
+    def __init__(self, store: StoreSource, choice: StreamChoice) -> None:
         from natsd.spark.stored.offline import list_streams, plan_streams
 
         known = list_streams(store.path, store.account, store.keys)
@@ -67,20 +67,20 @@ class StoredStreams:
                     f" there are: {', '.join(known) or 'none'}"
                 )
         plans = plan_streams(store.path, wanted, store.account, store.keys)
-        self.plans: dict[str, StreamPlan] = {plan.stream: plan for plan in plans}
+        self.plans: dict[str, StoredStreamPlan] = {plan.stream: plan for plan in plans}
 
-    def states(self) -> Mapping[str, StreamState]:
+    def states(self) -> Mapping[str, SourceStreamState]:
         """Return the states of the chosen streams, by name."""
         return {name: state_of(plan) for name, plan in self.plans.items()}
 
-    def sequence_at(self, stream: StreamState, time_ns: int) -> int:
+    def sequence_at(self, stream: SourceStreamState, time_ns: int) -> int:
         """Return the first sequence at or after a time in ns since the epoch."""
         return self.plans[stream.name].sequence_at(time_ns)
 
 
-def state_of(plan: StreamPlan) -> StreamState:
+def state_of(plan: StoredStreamPlan) -> SourceStreamState:
     """Return the state of a planned stream."""
-    return StreamState(
+    return SourceStreamState(
         name=plan.stream,
         first=max(1, plan.first_sequence),
         last=plan.last_sequence,
@@ -95,7 +95,7 @@ def state_of(plan: StreamPlan) -> StreamState:
 class StoreReader(DataSourceReader):
     """The batch reader of a store directory or snapshot."""
 
-    def __init__(self, store: Store, plan: BatchPlan, tasks: Tasks) -> None:
+    def __init__(self, store: StoreSource, plan: BatchPlan, tasks: Tasks) -> None:
         self.store = store
         self.plan = plan
         self.tasks = tasks

@@ -39,14 +39,14 @@ from pyspark.sql.streaming.datasource import (
 from natsd.spark.offsets import (
     Edge,
     Offsets,
-    StreamState,
+    SourceStreamState,
     check_streams,
     first_sequence,
 )
 from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.reader.batch_reader import RangePartition, Tasks
-from natsd.spark.reader.planning import Cutting, Span, cut, share
-from natsd.spark.reader.streams import Choice, StreamMissing, Streams
+from natsd.spark.reader.planning import Cutting, SequenceSpan, cut, share
+from natsd.spark.reader.streams import ServerStreams, StreamChoice, StreamMissing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +61,7 @@ class StreamReplaced(Exception):
 
 
 @dataclass(frozen=True)
-class Limits:
+class MicroBatchLimits:
     """Limits on the size of a micro-batch; None: unlimited.
 
     A batch with fewer than `messages_min` messages waits for at most `delay_s_max` seconds.
@@ -82,7 +82,9 @@ class Limits:
             return ReadMinRows(self.messages_min)
         return ReadAllAvailable()
 
-    def admit(self, states: Mapping[str, StreamState], waiting: dict[str, int]) -> dict[str, int]:
+    def admit(
+        self, states: Mapping[str, SourceStreamState], waiting: dict[str, int]
+    ) -> dict[str, int]:
         """Return how many of the waiting sequences of each stream the batch may have."""
         if self.bytes_max is not None:
             sizes = {
@@ -102,16 +104,16 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class StreamPlan:
+class StreamingPlan:
     """The user's streaming read as plain values.
 
     `start_ns` is the start time in ns since the epoch; None: `start` counts.
     """
 
-    choice: Choice
+    choice: StreamChoice
     subjects: tuple[str, ...]
     cutting: Cutting
-    limits: Limits
+    limits: MicroBatchLimits
     start: Edge
     start_ns: int | None
     fail_on_data_loss: bool
@@ -123,13 +125,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     The driver's process keeps one during a query's run; executors get a copy that only reads.
     """
 
-    def __init__(self, plan: StreamPlan, tasks: Tasks, clock: Clock = time.monotonic) -> None:
+    def __init__(self, plan: StreamingPlan, tasks: Tasks, clock: Clock = time.monotonic) -> None:
         self.plan = plan
         self.tasks = tasks
         self._clock = clock
-        self._streams = Streams(tasks.connect, plan.choice)
+        self._streams = ServerStreams(tasks.connect, plan.choice)
         self._created: dict[str, str] = {}
-        self._seen: dict[str, StreamState] = {}
+        self._seen: dict[str, SourceStreamState] = {}
         self._warnings: set[str] = set()
         self._target: Offsets | None = None
         self._last_batch_s = clock()
@@ -151,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_streams(self.plan.start, states, "startingOffsets")
         return {name: self._begin(state) for name, state in states.items()}
 
-    def _begin(self, state: StreamState) -> int:
+    def _begin(self, state: SourceStreamState) -> int:
         if self.plan.start_ns is not None:
             return self._streams.sequence_at(state, self.plan.start_ns)
         failing = self.plan.fail_on_data_loss
@@ -200,7 +202,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Progress of the offsets
 
-    def _known_states(self, start: Offsets) -> dict[str, StreamState]:
+    def _known_states(self, start: Offsets) -> dict[str, SourceStreamState]:
         """Return the states of the existing chosen streams.
 
         Raises StreamMissing for a stream that was read and is gone, if the query fails on data
@@ -218,7 +220,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if named and name not in self.plan.choice.names:
                 continue  # not read since a restart: its offset is kept
             if self._streams.find(name) is None:
-                self._lose(
+                self._report_loss(
                     StreamMissing(
                         f'stream "{name}" was deleted after it was read up to'
                         f" sequence {start[name] - 1}: set failOnDataLoss to false to go on without"
@@ -226,28 +228,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         return states
 
-    def _continue(self, start: Offsets, state: StreamState) -> int:
+    def _continue(self, start: Offsets, state: SourceStreamState) -> int:
         """Return where the next batch begins in the stream. Raises DataLoss, StreamReplaced."""
         known = self._created.setdefault(state.name, state.created)
         begin = start.get(state.name)
         if begin is None:
             return state.first
         if known != state.created or begin > state.end:
-            self._lose(replaced(state, begin))
+            self._report_loss(replaced(state, begin))
             self._created[state.name] = state.created
             return state.first
         if begin < state.first and not state.overwrites:
-            self._lose(DataLoss(state.name, begin, state.first - 1))
+            self._report_loss(DataLoss(state.name, begin, state.first - 1))
         return max(begin, state.first)
 
-    def _lose(self, error: Exception) -> None:
+    def _report_loss(self, error: Exception) -> None:
         if self.plan.fail_on_data_loss:
             raise error
         if str(error) not in self._warnings:  # once: a warning at every trigger would flood the log
             self._warnings.add(str(error))
             LOG.warning("%s", error)
 
-    def _end_of(self, state: StreamState) -> int:
+    def _end_of(self, state: SourceStreamState) -> int:
         """Return the end of the readable sequences; with AvailableNow it is the remembered end."""
         if self._target is None:
             return state.end
@@ -263,7 +265,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return the partitions of a batch."""
-        spans = [Span(name, start.get(name, end[name]), end[name]) for name in sorted(end)]
+        spans = [SequenceSpan(name, start.get(name, end[name]), end[name]) for name in sorted(end)]
         overwriting = self._overwriting([span.stream for span in spans if span.length])
         return [
             RangePartition(
@@ -288,7 +290,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.tasks.read(partition)
 
 
-def replaced(state: StreamState, begin: int) -> StreamReplaced:
+def replaced(state: SourceStreamState, begin: int) -> StreamReplaced:
     """Return the error for a stream that was recreated."""
     return StreamReplaced(
         f'stream "{state.name}" was deleted and made anew: it ends with sequence {state.last}, and'

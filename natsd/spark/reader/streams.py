@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from natsd.spark.errors import ApiError, ConnectionLost, NoResponders, RequestTimeout
-from natsd.spark.offsets import StreamState, state_of
+from natsd.spark.errors import ConnectionLost, JetStreamApiError, NoResponders, RequestTimeout
+from natsd.spark.offsets import SourceStreamState, state_of
 from natsd.spark.times import rfc3339
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import ClientOptions
 
 STREAM_NOT_FOUND: Final = 10059
 NO_MESSAGE_FOUND: Final = 10037
@@ -36,31 +36,31 @@ class StreamMissing(Exception):
 
 
 @dataclass(frozen=True)
-class Choice:
+class StreamChoice:
     """The chosen streams: their names, or a regular expression that selects them."""
 
     names: tuple[str, ...]
     pattern: str | None = None
 
 
-class Streams:
+class ServerStreams:
     """Requests about the chosen streams, for use as a context manager.
 
-    `with Streams(options, choice) as streams: streams.states()`.
+    `with ServerStreams(options, choice) as streams: streams.states()`.
     """
 
     def __init__(
         self,
-        connect: ConnectOptions,
-        choice: Choice,
+        connect: ClientOptions,
+        choice: StreamChoice,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.connect = connect
         self._sleep = sleep
         self.choice = choice
-        self._client: Client | None = None
+        self._client: NatsClient | None = None
 
-    def __enter__(self) -> Streams:
+    def __enter__(self) -> ServerStreams:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -72,7 +72,7 @@ class Streams:
             self._client.close()
             self._client = None
 
-    def ask(self, question: Callable[[Client], Answer]) -> Answer:
+    def ask(self, question: Callable[[NatsClient], Answer]) -> Answer:
         """Return the result of `question`, a function that sends requests with the client.
 
         It is called again, up to `retries` times, if the connection is lost, a request times out,
@@ -82,12 +82,12 @@ class Streams:
         while True:
             try:
                 if self._client is None:
-                    self._client = Client(self.connect)
+                    self._client = NatsClient(self.connect)
                 return question(self._client)
-            except (ApiError, ConnectionLost, NoResponders, RequestTimeout) as error:
-                if isinstance(error, ApiError) and error.code != UNAVAILABLE:
+            except (JetStreamApiError, ConnectionLost, NoResponders, RequestTimeout) as error:
+                if isinstance(error, JetStreamApiError) and error.code != UNAVAILABLE:
                     raise
-                if not isinstance(error, ApiError | NoResponders):
+                if not isinstance(error, JetStreamApiError | NoResponders):
                     self.close()
                 if attempt >= self.connect.retries:
                     raise
@@ -95,10 +95,13 @@ class Streams:
             attempt += 1
 
     def api(self, name: str, body: object = None) -> dict[str, Any]:
-        """Send a request to the JetStream API; return its answer. Raises ApiError, ClientError."""
+        """Send a request to the JetStream API; return its answer.
+
+        Raises JetStreamApiError, ClientError.
+        """
         return self.ask(lambda client: client.api(name, body))
 
-    def states(self) -> dict[str, StreamState]:
+    def states(self) -> dict[str, SourceStreamState]:
         """Return the states of the chosen streams, by name.
 
         Raises StreamMissing if a named stream does not exist.
@@ -109,7 +112,7 @@ class Streams:
         found = [stream for stream in self._all() if wanted.fullmatch(stream.name)]
         return {stream.name: stream for stream in sorted(found, key=lambda stream: stream.name)}
 
-    def state(self, name: str) -> StreamState:
+    def state(self, name: str) -> SourceStreamState:
         """Return the state of a stream. Raises StreamMissing."""
         found = self.find(name)
         if found is None:
@@ -118,17 +121,17 @@ class Streams:
             )
         return found
 
-    def find(self, name: str) -> StreamState | None:
+    def find(self, name: str) -> SourceStreamState | None:
         """Return the state of a stream; None: it does not exist."""
         try:
             return state_of(self.api(f"STREAM.INFO.{name}"))
-        except ApiError as error:
+        except JetStreamApiError as error:
             if error.err_code == STREAM_NOT_FOUND:
                 return None
             raise
 
-    def _all(self) -> list[StreamState]:
-        found: list[StreamState] = []
+    def _all(self) -> list[SourceStreamState]:
+        found: list[SourceStreamState] = []
         while True:
             page = self.api("STREAM.LIST", {"offset": len(found)})
             streams: Sequence[dict[str, Any]] = page.get("streams") or ()
@@ -136,7 +139,7 @@ class Streams:
             if not streams or len(found) >= int(page.get("total", 0)):
                 return found
 
-    def sequence_at(self, stream: StreamState, time_ns: int) -> int:
+    def sequence_at(self, stream: SourceStreamState, time_ns: int) -> int:
         """Return the first sequence at or after a time in ns since the epoch.
 
         Returns the end of the stream if all its messages are older.
@@ -151,13 +154,13 @@ class Streams:
                 f"STREAM.MSG.GET.{stream.name}",
                 {"start_time": rfc3339(time_ns), "next_by_subj": ">"},
             )
-        except ApiError as error:
+        except JetStreamApiError as error:
             if error.err_code == NO_MESSAGE_FOUND:
                 return stream.end
             raise
         return int(answer["message"]["seq"])
 
-    def _probe(self, stream: StreamState, time_ns: int) -> int:
+    def _probe(self, stream: SourceStreamState, time_ns: int) -> int:
         """Return the first sequence that a consumer starting at that time would deliver."""
         config = {
             "deliver_policy": "by_start_time",

@@ -12,13 +12,13 @@ cdef enum:                      # same values as columns.Columns
     DATA = 64
 
 
-cdef struct Growing:            # growable byte buffer
+cdef struct ByteBuffer:            # growable byte buffer
     char* at  # start of the memory, or NULL
     size_t used  # bytes written
     size_t room  # bytes allocated
 
 
-cdef struct Line:               # one line of a header block; its pointers lead into that block
+cdef struct HeaderLine:         # one line of a header block; its pointers lead into that block
     const char* key
     size_t key_len
     const char* value
@@ -46,15 +46,15 @@ cdef class MessageBatch:
     cdef size_t stream_len
     cdef Py_ssize_t entries                 # keys in the header maps of all rows
     cdef Py_ssize_t values                  # values in the lists of all keys
-    cdef Growing stream_offsets, stream_text
-    cdef Growing sequences
-    cdef Growing subject_offsets, subject_text
-    cdef Growing times
-    cdef Growing times_ns
-    cdef Growing header_validity, header_offsets, key_offsets, key_text
-    cdef Growing value_lists, value_offsets, value_text
-    cdef Growing data_offsets, data_bytes
-    cdef Line* lines  # lines of the row's header block
+    cdef ByteBuffer stream_offsets, stream_text
+    cdef ByteBuffer sequences
+    cdef ByteBuffer subject_offsets, subject_text
+    cdef ByteBuffer times
+    cdef ByteBuffer times_ns
+    cdef ByteBuffer header_validity, header_offsets, key_offsets, key_text
+    cdef ByteBuffer value_lists, value_offsets, value_text
+    cdef ByteBuffer data_offsets, data_bytes
+    cdef HeaderLine* lines  # lines of the row's header block
     cdef size_t lines_room
 
     # Append one row. `stream` NULL: the batch's own stream name. `headers` is a header block as on

@@ -56,7 +56,7 @@ cdef extern from "Python.h":
     ) except -1
 
 
-cdef int grow(Growing* to, size_t more) except -1 nogil:
+cdef int grow(ByteBuffer* to, size_t more) except -1 nogil:
     cdef size_t room = to.room if to.room > ROOM_MIN else ROOM_MIN
     cdef char* grown
     while room < to.used + more:
@@ -69,7 +69,7 @@ cdef int grow(Growing* to, size_t more) except -1 nogil:
     return 0
 
 
-cdef inline int put(Growing* to, const char* at, size_t length) except -1 nogil:
+cdef inline int put(ByteBuffer* to, const char* at, size_t length) except -1 nogil:
     if to.used + length > to.room:
         grow(to, length)
     memcpy(to.at + to.used, at, length)
@@ -77,15 +77,15 @@ cdef inline int put(Growing* to, const char* at, size_t length) except -1 nogil:
     return 0
 
 
-cdef inline int put_int64(Growing* to, int64_t number) except -1 nogil:
+cdef inline int put_int64(ByteBuffer* to, int64_t number) except -1 nogil:
     return put(to, <const char*> &number, sizeof(int64_t))
 
 
-cdef inline int put_int32(Growing* to, int32_t number) except -1 nogil:
+cdef inline int put_int32(ByteBuffer* to, int32_t number) except -1 nogil:
     return put(to, <const char*> &number, sizeof(int32_t))
 
 
-cdef inline int put_end(Growing* offsets, size_t end) except -1 nogil:
+cdef inline int put_end(ByteBuffer* offsets, size_t end) except -1 nogil:
     if end > INT32_MAX:
         raise BatchOverflow("a column of a batch holds at most 2 GiB: choose a smaller batchBytes")
     return put_int32(offsets, <int32_t> end)
@@ -106,14 +106,14 @@ cdef inline bint is_ascii(const char* at, size_t length) noexcept nogil:
     return not together & <uint64_t> 0x8080808080808080ULL
 
 
-cdef int put_decoded(Growing* to, const char* at, size_t length) except -1 with gil:
+cdef int put_decoded(ByteBuffer* to, const char* at, size_t length) except -1 with gil:
     """Append the bytes as UTF-8, with U+FFFD for invalid sequences."""
     cdef bytes text = at[:length].decode("utf-8", "replace").encode()
     return put(to, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
 
 
 cdef inline int put_text(
-    Growing* offsets, Growing* text, const char* at, size_t length
+    ByteBuffer* offsets, ByteBuffer* text, const char* at, size_t length
 ) except -1 nogil:
     if is_ascii(at, length):
         put(text, at, length)
@@ -130,8 +130,8 @@ cdef inline int64_t microseconds(int64_t time_ns) noexcept nogil:
 
 cdef int by_key(const void* first, const void* second) noexcept nogil:
     """Compare two lines by key; lines with equal keys keep their order."""
-    cdef const Line* a = <const Line*> first
-    cdef const Line* b = <const Line*> second
+    cdef const HeaderLine* a = <const HeaderLine*> first
+    cdef const HeaderLine* b = <const HeaderLine*> second
     cdef int different = memcmp(a.key, b.key, min(a.key_len, b.key_len))
     if different:
         return different
@@ -140,7 +140,7 @@ cdef int by_key(const void* first, const void* second) noexcept nogil:
     return -1 if a.order < b.order else 1
 
 
-cdef inline bint is_same_key(const Line* a, const Line* b) noexcept nogil:
+cdef inline bint is_same_key(const HeaderLine* a, const HeaderLine* b) noexcept nogil:
     return a.key_len == b.key_len and memcmp(a.key, b.key, a.key_len) == 0
 
 
@@ -148,7 +148,7 @@ cdef inline bint is_space(char c) noexcept nogil:
     return c == c" " or c == c"\t" or c == c"\r"
 
 
-cdef ColumnBuffer handed_over(Growing* of):
+cdef ColumnBuffer take_buffer(ByteBuffer* of):
     """Return the bytes as a ColumnBuffer, and allocate as much again plus 1/8.
 
     The next batch is probably of the same size.
@@ -305,7 +305,7 @@ cdef class MessageBatch:
                 <uint8_t> self.header_validity.at[self.rows >> 3] | (1 << (self.rows & 7))
             )
             if is_sorted:
-                qsort(self.lines, count, sizeof(Line), by_key)
+                qsort(self.lines, count, sizeof(HeaderLine), by_key)
             for at in range(count):
                 if not self.lines[at].is_taken:
                     self.add_entry(at, count, is_sorted)
@@ -313,7 +313,7 @@ cdef class MessageBatch:
 
     cdef int add_entry(self, Py_ssize_t first, Py_ssize_t count, bint is_sorted) except -1 nogil:
         """Add one key with the values of all lines that have it."""
-        cdef Line* lines = self.lines
+        cdef HeaderLine* lines = self.lines
         cdef Py_ssize_t at = first
         put_text(&self.key_offsets, &self.key_text, lines[first].key, lines[first].key_len)
         while at < count:
@@ -369,29 +369,29 @@ cdef class MessageBatch:
     def buffers_of(self, name):
         """Return the buffers of one column, and reset them."""
         if name == "stream":
-            return [handed_over(&self.stream_offsets), handed_over(&self.stream_text)]
+            return [take_buffer(&self.stream_offsets), take_buffer(&self.stream_text)]
         if name == "seq":
-            return [handed_over(&self.sequences)]
+            return [take_buffer(&self.sequences)]
         if name == "subject":
-            return [handed_over(&self.subject_offsets), handed_over(&self.subject_text)]
+            return [take_buffer(&self.subject_offsets), take_buffer(&self.subject_text)]
         if name == "time":
-            return [handed_over(&self.times)]
+            return [take_buffer(&self.times)]
         if name == "time_ns":
-            return [handed_over(&self.times_ns)]
+            return [take_buffer(&self.times_ns)]
         if name == "headers":
             return [
-                handed_over(&self.header_validity), handed_over(&self.header_offsets),
-                handed_over(&self.key_offsets), handed_over(&self.key_text),
-                handed_over(&self.value_lists),
-                handed_over(&self.value_offsets), handed_over(&self.value_text),
+                take_buffer(&self.header_validity), take_buffer(&self.header_offsets),
+                take_buffer(&self.key_offsets), take_buffer(&self.key_text),
+                take_buffer(&self.value_lists),
+                take_buffer(&self.value_offsets), take_buffer(&self.value_text),
             ]
         assert name == "data"
-        return [handed_over(&self.data_offsets), handed_over(&self.data_bytes)]
+        return [take_buffer(&self.data_offsets), take_buffer(&self.data_bytes)]
 
 
-cdef size_t more_lines(Line** lines, size_t room) except 0 nogil:
+cdef size_t more_lines(HeaderLine** lines, size_t room) except 0 nogil:
     cdef size_t wanted = 2 * room if room else LINES_MIN
-    cdef Line* grown = <Line*> realloc(lines[0], wanted * sizeof(Line))
+    cdef HeaderLine* grown = <HeaderLine*> realloc(lines[0], wanted * sizeof(HeaderLine))
     if grown == NULL:
         raise MemoryError
     lines[0] = grown
@@ -399,7 +399,7 @@ cdef size_t more_lines(Line** lines, size_t room) except 0 nogil:
 
 
 cdef void set_line(
-    Line* line, const char* at, const char* colon, const char* end, int32_t order
+    HeaderLine* line, const char* at, const char* colon, const char* end, int32_t order
 ) noexcept nogil:
     cdef const char* value = colon + 1
     while value < end and is_space(value[0]):

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
 from natsd.spark.errors import ClientError
-from natsd.spark.sink.state_bucket import Entry, StateBucket, token
+from natsd.spark.sink.state_bucket import BucketEntry, StateBucket, token
 
 LEASE_S: Final = 5.0
 REFUSED_MAX: Final = 10_000
@@ -42,7 +42,7 @@ class TakenOver(WriteError):
 
 
 @dataclass(frozen=True)
-class Job:
+class WriteJob:
     """A unit that is written once: a query's batch, or a version of a transaction."""
 
     application: str
@@ -63,7 +63,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Floor:
+class StreamEnd:
     """End of a stream when a task began: the task's rows can only be behind `sequence`.
 
     `created` is the stream's creation time, by which a recreated stream is detected.
@@ -94,7 +94,7 @@ class BeginRecord:
     rows: int = 0
     planned: int = 0
     digest: str = ""
-    targets: dict[str, Floor] = field(default_factory=dict)
+    targets: dict[str, StreamEnd] = field(default_factory=dict)
     refused: tuple[int, ...] = ()
     takeovers: int = 0
     is_released: bool = False
@@ -106,17 +106,17 @@ class BeginRecord:
     @classmethod
     def decode(cls, value: dict[str, Any]) -> Self:
         """Return the record of a JSON object."""
-        targets = {name: Floor(**floor) for name, floor in value["targets"].items()}
+        targets = {name: StreamEnd(**stream_end) for name, stream_end in value["targets"].items()}
         return cls(**{**value, "targets": targets, "refused": tuple(value["refused"])})
 
 
-def fence_of(bucket: StateBucket, job: Job) -> int | None:
+def fence_of(bucket: StateBucket, job: WriteJob) -> int | None:
     """Return the highest complete version; None: no version is. Raises ClientError."""
     entry = bucket.get(job.fence_key)
     return None if entry is None else int(entry.value["version"])
 
 
-def raise_fence(bucket: StateBucket, job: Job) -> None:
+def raise_fence(bucket: StateBucket, job: WriteJob) -> None:
     """Mark this version, and all before it, as complete. Raises ClientError, WriteError."""
     value = {"version": job.version}
     for _ in range(10):
@@ -132,7 +132,7 @@ def raise_fence(bucket: StateBucket, job: Job) -> None:
     raise WriteError(f'the fence of "{job.application}" changes all the time: is it used twice?')
 
 
-class Lease:
+class TaskLease:
     """The lease of a record, held by this attempt. Methods raise ClientError and TakenOver."""
 
     def __init__(
@@ -160,7 +160,7 @@ class Lease:
             if entry is not None and self._take(entry, sleep):
                 return
 
-    def _take(self, entry: Entry, sleep: Callable[[float], None]) -> bool:
+    def _take(self, entry: BucketEntry, sleep: Callable[[float], None]) -> bool:
         left = BeginRecord.decode(entry.value)
         if left.owner == self.record.owner:  # the answer to this write was lost
             self.confirm()
@@ -186,7 +186,7 @@ class Lease:
         self._hold(revision, started)
         return True
 
-    def _left_s(self, entry: Entry) -> float:
+    def _left_s(self, entry: BucketEntry) -> float:
         """Return the seconds that the owner may still use the record.
 
         If the server does not report its time, a full lease is counted from when the record was
@@ -245,19 +245,23 @@ class Lease:
         )
 
 
-def batch_floors(
-    bucket: StateBucket, job: Job, run: str, floors: dict[str, Floor]
-) -> tuple[dict[str, Floor], bool]:
-    """Return the floors of a batch with an id column, shared by all its tasks.
+def batch_stream_ends(
+    bucket: StateBucket, job: WriteJob, run: str, stream_ends: dict[str, StreamEnd]
+) -> tuple[dict[str, StreamEnd], bool]:
+    """Return the stream ends of a batch with an id column, shared by all its tasks.
 
-    Adds the floors of streams that no task has written to yet. Also returns whether an earlier run
+    Adds the ends of streams that no task has written to yet. Also returns whether an earlier run
     began the batch. Raises ClientError, WriteError.
     """
     key = f"{job.key}.ids"
     for _ in range(100):
         entry = bucket.get(key)
         known: dict[str, Any] = {} if entry is None else entry.value["targets"]
-        missing = {name: asdict(floor) for name, floor in floors.items() if name not in known}
+        missing = {
+            name: asdict(stream_end)
+            for name, stream_end in stream_ends.items()
+            if name not in known
+        }
         wanted = known | missing
         value = {"run": run if entry is None else entry.value["run"], "targets": wanted}
         if entry is None:
@@ -267,6 +271,6 @@ def batch_floors(
         else:
             written = entry.revision
         if written is not None:
-            targets = {name: Floor(**floor) for name, floor in wanted.items()}
+            targets = {name: StreamEnd(**stream_end) for name, stream_end in wanted.items()}
             return targets, value["run"] != run
     raise WriteError(f"the record {key} changes all the time: start the write again")

@@ -1,11 +1,11 @@
-"""Rows, FoundIds and SendWindow, the compiled part of the sink (publishing.pyx)."""
+"""RowBatch, FoundIds and SendWindow, the compiled part of the sink (publishing.pyx)."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from natsd.spark.wire.frames cimport Frame, Intake
+from natsd.spark.wire.frames cimport MessageFrame, FrameHandler
 
 
-cdef struct Text:
+cdef struct TextSlice:
     const char* data
     Py_ssize_t size
 
@@ -28,7 +28,7 @@ cdef struct Maps:               # Arrow column of headers
     Strings values
 
 
-cdef class Rows:
+cdef class RowBatch:
     cdef readonly int64_t count
     cdef list _held  # buffers that the pointers below need alive
     cdef Strings _subjects
@@ -38,7 +38,7 @@ cdef class Rows:
     cdef bint _has_ids
     cdef bint _has_headers
 
-    cdef Text id_of(self, int64_t row) noexcept nogil
+    cdef TextSlice id_of(self, int64_t row) noexcept nogil
     cdef uint64_t _row_digest(self, int64_t row, uint64_t digest) noexcept nogil
     cdef int64_t _user_headers(self, int64_t row, char* to) noexcept nogil
     cdef int _problem(self, int64_t row, int64_t max_payload) noexcept nogil
@@ -57,7 +57,7 @@ cdef class FoundIds:
     cdef int _grow(self) except -1 nogil
 
 
-cdef class SendWindow(Intake):
+cdef class SendWindow(FrameHandler):
     cdef readonly int64_t first             # lowest row that is not done
     cdef readonly int64_t next              # lowest row that `fill` has not handled
     cdef readonly int64_t in_flight  # rows that were sent and not answered yet
@@ -73,9 +73,9 @@ cdef class SendWindow(Intake):
     cdef uint64_t[256] _last                # highest sequence of rows below `first`, by target
     cdef bytes _id_prefix_held
     cdef bytes _inbox_held
-    cdef Text _id_prefix
-    cdef Text _inbox
-    cdef Text _target                       # stream of the last acknowledgement
+    cdef TextSlice _id_prefix
+    cdef TextSlice _inbox
+    cdef TextSlice _target                       # stream of the last acknowledgement
     cdef uint8_t _target_index  # its index in `_targets`
     cdef int64_t _max_rows
     cdef int64_t _max_bytes
@@ -88,8 +88,8 @@ cdef class SendWindow(Intake):
     cdef Py_ssize_t _out_end
     cdef Py_ssize_t _out_capacity
 
-    cdef int take(self, const Frame* frame) except -1 nogil
-    cdef int _put(self, Rows rows, int64_t index, int64_t row) except -1 nogil
+    cdef int take(self, const MessageFrame* frame) except -1 nogil
+    cdef int _put(self, RowBatch rows, int64_t index, int64_t row) except -1 nogil
     cdef int _reserve(self, Py_ssize_t size) except -1 nogil
     cdef void _done(self, int64_t row, uint8_t target, uint64_t sequence) noexcept nogil
     cdef void _advance(self) noexcept nogil
@@ -97,5 +97,5 @@ cdef class SendWindow(Intake):
     cdef bint _is_target(self, const char* name, const char* end) noexcept nogil
     cdef bint _has_room(self) noexcept nogil
     cdef bint _was_found(
-        self, Rows rows, int64_t index, int64_t row, FoundIds found
+        self, RowBatch rows, int64_t index, int64_t row, FoundIds found
     ) noexcept nogil

@@ -1,6 +1,6 @@
 from typing import TypeAlias
 
-from natsd.spark.wire.frames import Intake
+from natsd.spark.wire.frames import FrameHandler
 
 Column: TypeAlias = tuple[object, object, object, int]
 """A column of strings: offsets, data, validity (each a buffer, or None), and the first bit of the
@@ -16,7 +16,7 @@ class RowProblem(Exception):
     row: int
     def __init__(self, row: int, reason: str) -> None: ...
 
-class Rows:
+class RowBatch:
     """The columns of one Arrow batch, read in place."""
 
     count: int
@@ -51,7 +51,7 @@ class FoundIds:
     def take(self, count: int, headers: Headers, prefix: bytes, by_row: bool) -> None:
         """Add the ids of the messages that begin with the prefix, without the prefix."""
 
-class SendWindow(Intake):
+class SendWindow(FrameHandler):
     """Pending rows, from the lowest that is not done; takes the server's answers."""
 
     first: int
@@ -76,13 +76,13 @@ class SendWindow(Intake):
     def connected(self, inbox: bytes) -> None:
         """Expect answers at `inbox<row>`, and mark all pending rows as unsent."""
 
-    def fill(self, rows: Rows, base: int, last: int, found: FoundIds | None = None) -> None:
+    def fill(self, rows: RowBatch, base: int, last: int, found: FoundIds | None = None) -> None:
         """Write frames of rows from `next` to `last` while there is room; rows[0] is row `base`.
 
         Rows that are in `found` become done instead.
         """
 
-    def resend(self, rows: Rows, base: int) -> None:
+    def resend(self, rows: RowBatch, base: int) -> None:
         """Write frames of the refused rows among these while there is room."""
 
     def acknowledge(self, row: int, stream: bytes, sequence: int, duplicate: bool) -> None:

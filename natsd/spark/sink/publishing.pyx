@@ -1,8 +1,8 @@
 """Rows of Arrow columns become publishes, and the server's answers mark rows as done.
 
 Promise
-- `Rows` reads an Arrow batch's buffers in place. `check` finds the first row that no server could
-  store; `digest` chains the content of rows, in order, into 64 bits.
+- `RowBatch` reads an Arrow batch's buffers in place. `check` finds the first row that no server
+  could store; `digest` chains the content of rows, in order, into 64 bits.
 - `FoundIds` stores message ids as 128 bits of hash: an accidental collision is likely only at about
   2^60 messages. Memory: 32 to 64 bytes per id.
 - `SendWindow` knows of each pending row whether it is acknowledged. At most `max_rows` rows and
@@ -31,7 +31,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from natsd.core.decimal cimport put_decimal
 from natsd.core.subject cimport subject_is_valid, subject_is_valid_literal, subject_matches
-from natsd.spark.wire.frames cimport Frame, GO_ON, Intake, STOP
+from natsd.spark.wire.frames cimport MessageFrame, FrameHandler, GO_ON, STOP
 from natsd.store.xxh64 cimport xxh64
 
 cdef extern from "<string.h>" nogil:
@@ -71,7 +71,7 @@ PROBLEMS = {
     " {max_payload} bytes",
 }
 
-cdef Text MSG_ID = Text(b"Nats-Msg-Id", 11)
+cdef TextSlice MSG_ID = TextSlice(b"Nats-Msg-Id", 11)
 cdef uint64_t SECOND_SEED = 0x9E3779B97F4A7C15ULL
 
 
@@ -118,21 +118,21 @@ cdef inline bint is_there(Strings* column, int64_t at) noexcept nogil:
     return is_set(column.validity, column.first + at)
 
 
-cdef inline Text text_at(Strings* column, int64_t at) noexcept nogil:
+cdef inline TextSlice text_at(Strings* column, int64_t at) noexcept nogil:
     """Return the text; a null is empty."""
     cdef int32_t start = column.offsets[at]
     if not is_there(column, at):
-        return Text(column.data, 0)
-    return Text(column.data + start, column.offsets[at + 1] - start)
+        return TextSlice(column.data, 0)
+    return TextSlice(column.data + start, column.offsets[at + 1] - start)
 
 
-cdef inline bint has_line_end(Text text) noexcept nogil:
+cdef inline bint has_line_end(TextSlice text) noexcept nogil:
     return text.size > 0 and (
         memchr(text.data, c"\r", text.size) != NULL or memchr(text.data, c"\n", text.size) != NULL
     )
 
 
-cdef inline bint is_msg_id(Text name) noexcept nogil:
+cdef inline bint is_msg_id(TextSlice name) noexcept nogil:
     """Return whether the name is Nats-Msg-Id in any case: servers differ in how they compare it."""
     cdef Py_ssize_t at
     if name.size != MSG_ID.size:
@@ -167,7 +167,7 @@ cdef class RowProblem(Exception):
         self.row = row
 
 
-cdef class Rows:
+cdef class RowBatch:
     """The columns of one Arrow batch, read in place."""
 
     def __init__(self, int64_t count, subjects, data, headers=None, ids=None):
@@ -184,7 +184,7 @@ cdef class Rows:
 
     def subject(self, int64_t row):
         """Return the subject of a row; empty: it is null."""
-        cdef Text text = text_at(&self._subjects, row)
+        cdef TextSlice text = text_at(&self._subjects, row)
         return text.data[:text.size].decode("utf-8", "replace") if text.size else ""
 
     def digest(self, int64_t first, int64_t last, uint64_t digest):
@@ -214,15 +214,15 @@ cdef class Rows:
         cdef Py_ssize_t index = 0
         cdef Py_ssize_t tried
         cdef Py_ssize_t count = len(patterns)
-        cdef Text subject
-        cdef Text* texts
+        cdef TextSlice subject
+        cdef TextSlice* texts
         if not count:
             return first
-        texts = <Text*> PyMem_Malloc(count * sizeof(Text))
+        texts = <TextSlice*> PyMem_Malloc(count * sizeof(TextSlice))
         if texts == NULL:
             raise MemoryError
         for tried in range(count):
-            texts[tried] = Text(<const char*> patterns[tried], len(patterns[tried]))
+            texts[tried] = TextSlice(<const char*> patterns[tried], len(patterns[tried]))
         with nogil:
             row = first
             while row < self.count:
@@ -239,12 +239,12 @@ cdef class Rows:
         PyMem_Free(texts)
         return row
 
-    cdef Text id_of(self, int64_t row) noexcept nogil:
+    cdef TextSlice id_of(self, int64_t row) noexcept nogil:
         return text_at(&self._ids, row)
 
     cdef uint64_t _row_digest(self, int64_t row, uint64_t digest) noexcept nogil:
-        cdef Text text = text_at(&self._subjects, row)
-        cdef Text data = text_at(&self._data, row)
+        cdef TextSlice text = text_at(&self._subjects, row)
+        cdef TextSlice data = text_at(&self._data, row)
         cdef int64_t at
         cdef int64_t value
         digest = xxh64(<const unsigned char*> text.data, text.size, digest)
@@ -269,8 +269,8 @@ cdef class Rows:
         cdef int64_t value
         cdef int64_t value_end
         cdef int64_t size = 0
-        cdef Text name
-        cdef Text text
+        cdef TextSlice name
+        cdef TextSlice text
         if not self._has_headers or not is_set(self._headers.validity, self._headers.first + row):
             return 0
         for at in range(self._headers.offsets[row], self._headers.offsets[row + 1]):
@@ -292,7 +292,7 @@ cdef class Rows:
         return size
 
     cdef int _problem(self, int64_t row, int64_t max_payload) noexcept nogil:
-        cdef Text text = text_at(&self._subjects, row)
+        cdef TextSlice text = text_at(&self._subjects, row)
         cdef int64_t id_size = 64
         cdef int problem
         if not is_there(&self._subjects, row):
@@ -321,7 +321,7 @@ cdef class Rows:
         cdef int64_t byte
         cdef int64_t value
         cdef int64_t value_end
-        cdef Text name
+        cdef TextSlice name
         if not self._has_headers or not is_set(self._headers.validity, self._headers.first + row):
             return OK
         for at in range(self._headers.offsets[row], self._headers.offsets[row + 1]):
@@ -371,8 +371,8 @@ cdef class FoundIds:
         """Add the ids of a headers column that begin with the prefix, without the prefix."""
         cdef list held = []
         cdef Maps maps = maps_of(headers, held)
-        cdef Text start = Text(<const char*> prefix, len(prefix))
-        cdef Text text
+        cdef TextSlice start = TextSlice(<const char*> prefix, len(prefix))
+        cdef TextSlice text
         cdef int64_t row
         cdef int64_t at
         cdef int64_t number
@@ -386,7 +386,7 @@ cdef class FoundIds:
                     text = text_at(&maps.values, maps.lists[at])
                     if text.size < start.size or memcmp(text.data, start.data, start.size) != 0:
                         continue
-                    text = Text(text.data + start.size, text.size - start.size)
+                    text = TextSlice(text.data + start.size, text.size - start.size)
                     self._add(text.data, text.size)
                     if by_row:
                         number = number_at(text.data, text.data + text.size)
@@ -450,7 +450,7 @@ cdef int64_t number_at(const char* digits, const char* end) noexcept nogil:
     return number if at > digits and at == end else -1
 
 
-cdef inline bint named(const char* name, const char* end, Text target) noexcept nogil:
+cdef inline bint named(const char* name, const char* end, TextSlice target) noexcept nogil:
     return (
         end - name > target.size
         and name[target.size] == c'"'
@@ -458,7 +458,7 @@ cdef inline bint named(const char* name, const char* end, Text target) noexcept 
     )
 
 
-cdef class SendWindow(Intake):
+cdef class SendWindow(FrameHandler):
     """Pending rows, from the lowest that is not done; takes the server's answers."""
 
     def __cinit__(self, *_, int64_t max_rows, **__):
@@ -488,7 +488,7 @@ cdef class SendWindow(Intake):
         self, bytes id_prefix, int64_t first=0, *, int64_t max_rows, int64_t max_bytes
     ):
         self._id_prefix_held = id_prefix
-        self._id_prefix = Text(<const char*> id_prefix, len(id_prefix))
+        self._id_prefix = TextSlice(<const char*> id_prefix, len(id_prefix))
         self._max_rows = max_rows
         self._max_bytes = max_bytes
         self._targets = []
@@ -502,7 +502,7 @@ cdef class SendWindow(Intake):
         if len(self._targets) == NEVER:
             raise ValueError("a task writes to at most 255 streams")
         self._targets.append(stream)
-        self._target = Text(<const char*> stream, len(stream))
+        self._target = TextSlice(<const char*> stream, len(stream))
         self._target_index = len(self._targets) - 1
 
     def last_sequences(self):
@@ -513,7 +513,7 @@ cdef class SendWindow(Intake):
         """Expect answers at `inbox<row>`, and mark all pending rows as unsent."""
         cdef int64_t row
         self._inbox_held = inbox
-        self._inbox = Text(<const char*> inbox, len(inbox))
+        self._inbox = TextSlice(<const char*> inbox, len(inbox))
         for row in range(self.first, self.next):
             if self._states[row & self._mask] != DONE:
                 self._states[row & self._mask] = UNSENT
@@ -522,7 +522,7 @@ cdef class SendWindow(Intake):
         self._out_end = 0
         self.refusals.clear()
 
-    def fill(self, Rows rows, int64_t base, int64_t last, FoundIds found=None):
+    def fill(self, RowBatch rows, int64_t base, int64_t last, FoundIds found=None):
         """Write frames of rows from `next` to `last` while there is room; rows[0] is row `base`.
 
         Rows that are in `found` become done instead.
@@ -545,7 +545,7 @@ cdef class SendWindow(Intake):
                 self.next = row + 1
         self._advance()
 
-    def resend(self, Rows rows, int64_t base):
+    def resend(self, RowBatch rows, int64_t base):
         """Write frames of the refused rows among these while there is room."""
         cdef int64_t row
         cdef int64_t first = max(base, self.first)
@@ -594,7 +594,7 @@ cdef class SendWindow(Intake):
         """Clear the frames after all of them were sent."""
         self._out_end = 0
 
-    cdef int take(self, const Frame* frame) except -1 nogil:
+    cdef int take(self, const MessageFrame* frame) except -1 nogil:
         cdef int64_t row
         if (
             <Py_ssize_t> frame.subject_len <= self._inbox.size
@@ -653,7 +653,7 @@ cdef class SendWindow(Intake):
             return True
         with gil:
             for index in range(len(self._targets)):
-                target = Text(<const char*> (<bytes> self._targets[index]),
+                target = TextSlice(<const char*> (<bytes> self._targets[index]),
                               len(self._targets[index]))
                 if named(name, end, target):
                     self._target = target
@@ -692,10 +692,10 @@ cdef class SendWindow(Intake):
         )
 
     cdef bint _was_found(
-        self, Rows rows, int64_t index, int64_t row, FoundIds found
+        self, RowBatch rows, int64_t index, int64_t row, FoundIds found
     ) noexcept nogil:
         cdef char[24] digits
-        cdef Text text
+        cdef TextSlice text
         if row < found.stored_below:
             return True
         if rows._has_ids:
@@ -718,18 +718,18 @@ cdef class SendWindow(Intake):
         self._out_capacity = capacity
         return 0
 
-    cdef int _put(self, Rows rows, int64_t index, int64_t row) except -1 nogil:
-        cdef Text subject = text_at(&rows._subjects, index)
-        cdef Text data = text_at(&rows._data, index)
-        cdef Text message_id
+    cdef int _put(self, RowBatch rows, int64_t index, int64_t row) except -1 nogil:
+        cdef TextSlice subject = text_at(&rows._subjects, index)
+        cdef TextSlice data = text_at(&rows._data, index)
+        cdef TextSlice message_id
         cdef int64_t user_bytes = rows._user_headers(index, NULL)
         cdef int64_t header_bytes
         cdef int64_t slot = row & self._mask
-        cdef Text inbox = self._inbox
-        cdef Text prefix = self._id_prefix
+        cdef TextSlice inbox = self._inbox
+        cdef TextSlice prefix = self._id_prefix
         cdef Py_ssize_t size
         cdef char* to
-        message_id = rows.id_of(index) if rows._has_ids else Text(NULL, decimal_size(row))
+        message_id = rows.id_of(index) if rows._has_ids else TextSlice(NULL, decimal_size(row))
         header_bytes = 10 + 13 + prefix.size + message_id.size + 2 + user_bytes + 2
         self._reserve(
             FIXED_BYTES + subject.size + inbox.size + header_bytes + data.size

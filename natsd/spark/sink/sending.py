@@ -7,7 +7,7 @@ Promise
 - A row is sent only while this attempt holds the lease, and is released from memory only after it
   is acknowledged.
 - After a lost connection or silence, no stored row is sent again: the messages behind the record's
-  floor are read first, however long the outage was.
+  stream ends are read first, however long the outage was.
 - Rows that the server refuses temporarily (429, 503, no leader) are sent again, with growing
   pauses, until nothing was acknowledged for `ack_timeout_s`; such a row may then be behind later
   rows. A permanent refusal raises WriteError.
@@ -25,19 +25,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from natsd.spark.errors import (
-    ApiError,
     AuthorizationError,
     ClientError,
     ConnectError,
     ConnectionLost,
+    JetStreamApiError,
     NoResponders,
     ProtocolViolation,
     RequestTimeout,
 )
-from natsd.spark.sink.begin_records import REFUSED_MAX, Floor, Lease, WriteError
-from natsd.spark.sink.publishing import FoundIds, Rows, SendWindow
-from natsd.spark.sink.targets import Targets, no_stream, stream_of
-from natsd.spark.wire.client import Client
+from natsd.spark.sink.begin_records import REFUSED_MAX, StreamEnd, TaskLease, WriteError
+from natsd.spark.sink.publishing import FoundIds, RowBatch, SendWindow
+from natsd.spark.sink.targets import TargetStreams, no_stream, stream_of
+from natsd.spark.wire.client import NatsClient
 
 WAIT_S: Final = 0.25
 PAUSE_S: Final = 0.05
@@ -60,9 +60,9 @@ class Sender:
 
     def __init__(
         self,
-        client: Client,
-        targets: Targets,
-        lease: Lease,
+        client: NatsClient,
+        targets: TargetStreams,
+        lease: TaskLease,
         window: SendWindow,
         find: Callable[[], FoundIds],
         ack_timeout_s: float,
@@ -74,7 +74,7 @@ class Sender:
         self.found: FoundIds | None = None
         self._find = find
         self._ack_timeout_s = ack_timeout_s
-        self._batches: deque[tuple[int, Rows]] = deque()
+        self._batches: deque[tuple[int, RowBatch]] = deque()
         self._end = window.first
         self._is_in_order = True
         self._progress_at = time.monotonic()
@@ -83,7 +83,7 @@ class Sender:
         self._resend_at: float | None = None
         self._attach()
 
-    def add(self, base: int, rows: Rows) -> None:
+    def add(self, base: int, rows: RowBatch) -> None:
         """Add rows to be sent; the first of them is row `base` of the task."""
         for target in self.targets.found.values():
             self.window.add_target(target.wire_name)
@@ -104,28 +104,29 @@ class Sender:
             self._step(must_wait=True)
 
     def state(self) -> dict[str, Any]:
-        """Return the fields for the record: acknowledged rows, floors, refused rows."""
+        """Return the fields for the record: acknowledged rows, stream ends, refused rows."""
         rows = max(self.window.first, self.lease.record.rows)
         return {
             "rows": rows,
-            "targets": self._floors(),
+            "targets": self._stream_ends(),
             "refused": tuple(self.window.refused_rows()[:REFUSED_MAX]),
         }
 
-    def _floors(self) -> dict[str, Floor]:
-        """Return the floors, advanced to the acknowledged rows while these were stored in order."""
+    def _stream_ends(self) -> dict[str, StreamEnd]:
+        """Return the stream ends, advanced to the acknowledged rows while these came in order."""
         known = self.lease.record.targets
-        floors = {
-            name: known.get(name) or target.floor for name, target in self.targets.found.items()
+        stream_ends = {
+            name: known.get(name) or target.stream_end
+            for name, target in self.targets.found.items()
         }
         if self.lease.record.takeovers or self.lease.record.by_id or not self._is_in_order:
-            return known | floors
+            return known | stream_ends
         last = self.window.last_sequences()
         for name, target in self.targets.found.items():
             sequence = last.get(target.wire_name, 0)
-            if sequence > floors[name].sequence:
-                floors[name] = Floor(sequence, floors[name].created)
-        return floors
+            if sequence > stream_ends[name].sequence:
+                stream_ends[name] = StreamEnd(sequence, stream_ends[name].created)
+        return stream_ends
 
     # One step of sending and receiving
 
@@ -187,7 +188,7 @@ class Sender:
         silent_s = now - self._progress_at
         if silent_s > self._ack_timeout_s:
             raise WriteError(
-                f"{self.client.where}: nothing was acknowledged for {silent_s:.0f} s, "
+                f"{self.client.server_address}: nothing was acknowledged for {silent_s:.0f} s, "
                 f"{window.in_flight} messages wait for it: is the stream's leader well? "
                 "(ackTimeout says how long to wait)"
             )
@@ -200,7 +201,7 @@ class Sender:
             return
         asked: set[str] = set()
         for row, headers, data in refusals:
-            self._judge(row, headers, data, asked)
+            self._handle_refusal(row, headers, data, asked)
         if not self.window.refused:
             return
         self._is_in_order = False
@@ -208,7 +209,7 @@ class Sender:
         self._resend_at = time.monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
-    def _judge(self, row: int, headers: bytes, data: bytes, asked: set[str]) -> None:
+    def _handle_refusal(self, row: int, headers: bytes, data: bytes, asked: set[str]) -> None:
         """Handle one refusal: return if the row may be sent again or is stored, else raise."""
         subject = self._subject(row)
         if headers.startswith(NO_RESPONDERS) and not data:
@@ -222,7 +223,7 @@ class Sender:
             answer = {}
         error = answer.get("error")
         if error:
-            self._judge_error(subject, error)
+            self._handle_error(subject, error)
             return
         if headers.startswith(b"NATS/1.0 429"):
             return
@@ -239,7 +240,7 @@ class Sender:
             row, target.wire_name, int(answer["seq"]), bool(answer.get("duplicate"))
         )
 
-    def _judge_error(self, subject: str, error: dict[str, Any]) -> None:
+    def _handle_error(self, subject: str, error: dict[str, Any]) -> None:
         code, reason = int(error.get("code", 500)), int(error.get("err_code", 0))
         if code in (429, 503) and reason != STORE_FAILED:
             return
@@ -283,7 +284,7 @@ class Sender:
                 raise
             except (*LOST, ConnectError) as again:
                 error = again
-            except ApiError as again:
+            except JetStreamApiError as again:
                 if again.code not in (429, 503):
                     raise
                 error = again

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from natsd.spark.errors import ApiError, NoResponders
-from natsd.spark.wire.client import Client, decode_answer
+from natsd.spark.errors import JetStreamApiError, NoResponders
+from natsd.spark.wire.client import NatsClient, decode_answer
 
 NO_MESSAGE: Final = 10037
 NO_STREAM: Final = 10059
@@ -36,7 +36,7 @@ def token(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Entry:
+class BucketEntry:
     """The value of a key; `written_ns` is ns since the epoch by the server's clock."""
 
     value: dict[str, Any]
@@ -47,7 +47,7 @@ class Entry:
 class StateBucket:
     """A bucket of JSON objects, whose keys are subject tokens. Methods raise ClientError."""
 
-    def __init__(self, client: Client, name: str) -> None:
+    def __init__(self, client: NatsClient, name: str) -> None:
         self.client = client
         self.name = name
         self.stream = f"KV_{name}"
@@ -67,13 +67,13 @@ class StateBucket:
         """Set the key if it has this revision, and return the new one; None: it has another."""
         return self._put(key, value, revision)
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> BucketEntry | None:
         """Return the key's entry; None: the key or the bucket does not exist."""
         try:
             answer = self.client.api(
                 f"STREAM.MSG.GET.{self.stream}", {"last_by_subj": self.prefix + key}
             )
-        except ApiError as error:
+        except JetStreamApiError as error:
             if error.err_code in (NO_MESSAGE, NO_STREAM):
                 return None
             raise
@@ -81,7 +81,7 @@ class StateBucket:
         data = base64.b64decode(message.get("data") or "")
         if not data:
             return None
-        return Entry(json.loads(data), int(message["seq"]), time_ns_of(message["time"]))
+        return BucketEntry(json.loads(data), int(message["seq"]), time_ns_of(message["time"]))
 
     def keys(self, prefix: str) -> list[str]:
         """Return the keys that begin with `prefix` and a dot, without that beginning."""
@@ -91,7 +91,7 @@ class StateBucket:
             body = {"subjects_filter": f"{start}>", "offset": len(found)}
             try:
                 answer = self.client.api(f"STREAM.INFO.{self.stream}", body)
-            except ApiError as error:
+            except JetStreamApiError as error:
                 if error.err_code == NO_STREAM:
                     return found
                 raise
@@ -104,7 +104,7 @@ class StateBucket:
         """Remove every key that matches `pattern`; none has to match."""
         try:
             self.client.api(f"STREAM.PURGE.{self.stream}", {"filter": self.prefix + pattern})
-        except ApiError as error:
+        except JetStreamApiError as error:
             if error.err_code != NO_STREAM:
                 raise
 
@@ -119,7 +119,7 @@ class StateBucket:
         answer = self.client.request(self._put_prefix + key, data, headers)
         try:
             return int(decode_answer(answer.data, f'bucket "{self.name}"')["seq"])
-        except ApiError as error:
+        except JetStreamApiError as error:
             if error.err_code in WRONG_LAST_SEQUENCE:
                 return None
             raise
@@ -139,7 +139,7 @@ class StateBucket:
         }
         try:
             self.client.api(f"STREAM.CREATE.{self.stream}", config)
-        except ApiError as error:
+        except JetStreamApiError as error:
             if error.err_code != NAME_IN_USE:
                 raise
 

@@ -11,21 +11,21 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from natsd.spark.errors import ApiError
-from natsd.spark.sink.begin_records import Floor, WriteError
-from natsd.spark.sink.publishing import Rows
-from natsd.spark.wire.client import Client
+from natsd.spark.errors import JetStreamApiError
+from natsd.spark.sink.begin_records import StreamEnd, WriteError
+from natsd.spark.sink.publishing import RowBatch
+from natsd.spark.wire.client import NatsClient
 
 NO_STREAM = 10059
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetStream:
     """A target stream as it was when STREAM.INFO was requested."""
 
     name: str
     subjects: tuple[bytes, ...]
-    floor: Floor
+    stream_end: StreamEnd
     first_sequence: int
 
     @property
@@ -34,15 +34,15 @@ class Target:
         return json.dumps(self.name)[1:-1].encode()
 
 
-class Targets:
+class TargetStreams:
     """The target streams of one task. Methods raise ClientError and WriteError."""
 
-    def __init__(self, client: Client, stream: str | None) -> None:
+    def __init__(self, client: NatsClient, stream: str | None) -> None:
         self.client = client
         self.stream = stream
-        self.found: dict[str, Target] = {}
+        self.found: dict[str, TargetStream] = {}
 
-    def cover(self, rows: Rows) -> bool:
+    def cover(self, rows: RowBatch) -> bool:
         """Find the stream of each row; return whether a new stream was found."""
         grew = False
         if self.stream is not None and not self.found:
@@ -79,11 +79,11 @@ class Targets:
             raise no_stream(subject)
         return name
 
-    def ask(self, name: str) -> Target:
+    def ask(self, name: str) -> TargetStream:
         """Request the stream's current state."""
         try:
             info = self.client.api(f"STREAM.INFO.{name}")
-        except ApiError as error:
+        except JetStreamApiError as error:
             if error.err_code == NO_STREAM:
                 raise WriteError(f'there is no stream "{name}": create it first') from None
             raise
@@ -91,10 +91,10 @@ class Targets:
         for obstacle in ("mirror", "sealed"):
             if config.get(obstacle):
                 raise WriteError(f'the stream "{name}" is {WORDS[obstacle]}: nothing can be added')
-        return Target(
+        return TargetStream(
             name,
             tuple(subject.encode() for subject in config.get("subjects") or ()),
-            Floor(int(state["last_seq"]), str(info["created"])),
+            StreamEnd(int(state["last_seq"]), str(info["created"])),
             int(state["first_seq"]),
         )
 
@@ -102,7 +102,7 @@ class Targets:
 WORDS = {"mirror": "a mirror", "sealed": "sealed"}
 
 
-def stream_of(client: Client, subject: str) -> str | None:
+def stream_of(client: NatsClient, subject: str) -> str | None:
     """Return the stream of the subject; None: no stream has it. Raises ClientError."""
     names: list[Any] = client.api("STREAM.NAMES", {"subject": subject}).get("streams") or []
     return str(names[0]) if names else None

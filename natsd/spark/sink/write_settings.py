@@ -11,7 +11,13 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from natsd.spark.options import ConnectionSettings, Count, OptionsError, Seconds, is_stream_name
+from natsd.spark.options import (
+    ConnectionSettings,
+    Count,
+    DataSourceOptionsError,
+    Seconds,
+    is_stream_name,
+)
 from natsd.spark.sink.write_task import MAX_IN_FLIGHT, WriteOptions
 
 BUCKET_NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -67,9 +73,9 @@ class WriteSettings(ConnectionSettings):
         return self._options(application=self.txn_app_id, version=self.txn_version)
 
     def for_stream(self) -> WriteOptions:
-        """Return the options of a streaming write. Raises OptionsError."""
+        """Return the options of a streaming write. Raises DataSourceOptionsError."""
         if self.txn_app_id is not None:
-            raise OptionsError(
+            raise DataSourceOptionsError(
                 'options "txnAppId" and "txnVersion" are for batch writes: a streaming query has '
                 "its own id and batches"
             )

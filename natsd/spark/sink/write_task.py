@@ -14,10 +14,10 @@ Guarantees and their conditions
   of all planned rows: an attempt sends nothing until its own first rows have that digest, and
   raises RowsDiffer if they have another. Rows with an id column may come in any order and
   partition.
-- Two attempts of one task never send at the same time, by their own clocks (begin_records.Lease).
-  The stream's duplicate window handles the rest: messages of an interrupted attempt that are still
-  in transit, at most `max_in_flight`, and attempts in other partitions of a batch with an id
-  column.
+- Two attempts of one task never send at the same time, by their own clocks
+  (begin_records.TaskLease). The stream's duplicate window handles the rest: messages of an
+  interrupted attempt that are still in transit, at most `max_in_flight`, and attempts in other
+  partitions of a batch with an id column.
 - A version at or below the fence is complete: its rows are neither checked nor sent.
 - For streams that remove messages (a work queue, limits), see stored_ids; the record's count of
   acknowledged rows holds there too.
@@ -35,22 +35,22 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from natsd.spark.sink.begin_records import (
     LEASE_S,
     BeginRecord,
-    Floor,
-    Job,
-    Lease,
+    StreamEnd,
+    TaskLease,
     WriteError,
-    batch_floors,
+    WriteJob,
+    batch_stream_ends,
     fence_of,
 )
 from natsd.spark.sink.pacing import paced
-from natsd.spark.sink.publishing import FoundIds, RowProblem, Rows, SendWindow
+from natsd.spark.sink.publishing import FoundIds, RowBatch, RowProblem, SendWindow
 from natsd.spark.sink.sending import LOST, Sender
 from natsd.spark.sink.state_bucket import StateBucket
 from natsd.spark.sink.stored_ids import ReadHeaders, read_headers, stored_ids
-from natsd.spark.sink.targets import Targets
+from natsd.spark.sink.targets import TargetStreams
 from natsd.spark.sink.written_columns import WrittenColumns
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import ClientOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +73,7 @@ class WriteOptions:
     txnAppId and txnVersion; None: not given.
     """
 
-    connect: ConnectOptions = field(default_factory=ConnectOptions)
+    connect: ClientOptions = field(default_factory=ClientOptions)
     stream: str | None = None
     application: str | None = None
     version: int | None = None
@@ -89,7 +89,7 @@ class WriteOptions:
 class Task:
     """One attempt of one partition of a job; `run` identifies one execution of the job."""
 
-    job: Job
+    job: WriteJob
     partition: int
     attempt: int
     run: str
@@ -128,7 +128,7 @@ def write_task(
     first = next(rows, None)
     if first is None:
         return Written(task)
-    with Client(options.connect) as client:
+    with NatsClient(options.connect) as client:
         attempt = Attempt(options, columns, task, client, read)
         return attempt.run(first, chain([first], rows))
 
@@ -141,7 +141,7 @@ class Attempt:
         options: WriteOptions,
         columns: WrittenColumns,
         task: Task,
-        client: Client,
+        client: NatsClient,
         read: ReadHeaders,
     ) -> None:
         self.options = options
@@ -149,21 +149,21 @@ class Attempt:
         self.client = client
         self.by_id = columns.id is not None
         self.bucket = StateBucket(client, options.state_bucket)
-        self.targets = Targets(client, options.stream)
+        self.targets = TargetStreams(client, options.stream)
         self._read = read
         self._sender: Sender | None = None
         self._base = 0
         self._digest = 0
         self._is_rerun = False
 
-    def run(self, first: Rows, batches: Iterator[Rows]) -> Written:
+    def run(self, first: RowBatch, batches: Iterator[RowBatch]) -> Written:
         """Write all rows; `first` is the first of `batches`. Raises WriteError, ClientError."""
-        if self._ask(self._is_fenced):
+        if self._retry(self._is_fenced):
             return Written(self.task, was_done=True)
-        self._ask(lambda: self._check(first))
+        self._retry(lambda: self._check(first))
         self.lease = self._begin(first)
         try:
-            if self._ask(self._is_fenced):
+            if self._retry(self._is_fenced):
                 self.bucket.purge(self.lease.key)
                 return Written(self.task, was_done=True)
             self._write(batches)
@@ -176,10 +176,10 @@ class Attempt:
         fence = fence_of(self.bucket, self.task.job)
         return fence is not None and self.task.job.version <= fence
 
-    def _begin(self, first: Rows) -> Lease:
+    def _begin(self, first: RowBatch) -> TaskLease:
         """Create or take over the begin record, with `first` as the planned rows."""
-        floors = {name: target.floor for name, target in self.targets.found.items()}
-        self._ask(lambda: self._batch_floors(floors))
+        stream_ends = {name: target.stream_end for name, target in self.targets.found.items()}
+        self._retry(lambda: self._batch_stream_ends(stream_ends))
         record = BeginRecord(
             owner=secrets.token_hex(8),
             attempt=self.task.attempt,
@@ -187,11 +187,11 @@ class Attempt:
             by_id=self.by_id,
             planned=first.count,
             digest=self._hex(self._digest_of(first, 0, first.count, 0)),
-            targets=floors,
+            targets=stream_ends,
         )
         key = f"{self.task.job.key}.{self.task.partition}"
-        lease = Lease(self.bucket, key, record, self.options.lease_s)
-        self._ask(lease.begin)
+        lease = TaskLease(self.bucket, key, record, self.options.lease_s)
+        self._retry(lease.begin)
         if lease.before is not None and lease.before.by_id != self.by_id:
             lease.release()
             raise RowsDiffer(
@@ -201,14 +201,19 @@ class Attempt:
             )
         return lease
 
-    def _batch_floors(self, floors: dict[str, Floor]) -> dict[str, Floor]:
-        """Return the floors; with an id column, those of the batch: any task may send any row."""
+    def _batch_stream_ends(self, stream_ends: dict[str, StreamEnd]) -> dict[str, StreamEnd]:
+        """Return the stream ends; with an id column, those of the batch.
+
+        With an id column any task may send any row.
+        """
         if not self.by_id:
-            return floors
-        known, self._is_rerun = batch_floors(self.bucket, self.task.job, self.task.run, floors)
+            return stream_ends
+        known, self._is_rerun = batch_stream_ends(
+            self.bucket, self.task.job, self.task.run, stream_ends
+        )
         return known
 
-    def _ask(self, question: Callable[[], Answer]) -> Answer:
+    def _retry(self, question: Callable[[], Answer]) -> Answer:
         """Return the result of `question`, which is repeated after lost connections.
 
         A repetition is harmless.
@@ -223,19 +228,19 @@ class Attempt:
                     self.client.reconnect()
                 else:
                     raise
-        raise WriteError(f"{self.client.where}: connections are lost again and again")
+        raise WriteError(f"{self.client.server_address}: connections are lost again and again")
 
     # Rows
 
-    def _write(self, batches: Iterator[Rows]) -> None:
+    def _write(self, batches: Iterator[RowBatch]) -> None:
         before = self.lease.before
         verify = before if before is not None and not self.by_id else None
         sender = self._sender = self._new_sender(verify)
         skipped = verify.rows if verify is not None else 0
-        held: list[tuple[int, Rows]] = []
+        held: list[tuple[int, RowBatch]] = []
         for rows in batches:
             if self._base:
-                self._ask(partial(self._check, rows))
+                self._retry(partial(self._check, rows))
             base, self._base = self._base, self._base + rows.count
             planned = verify.planned if verify is not None else 0
             if verify is not None and base < planned <= self._base:
@@ -248,7 +253,7 @@ class Attempt:
                 held.append((base, rows))
             if self._base < planned:
                 continue
-            self._ask(self._plan)
+            self._retry(self._plan)
             for start, kept in held:
                 sender.add(start, kept)
             held.clear()
@@ -257,21 +262,21 @@ class Attempt:
             raise self._differs(f"{self._base} rows instead of at least {verify.planned}")
         sender.drain()
         done = {"rows": self._base, "planned": self._base, "is_released": True}
-        self._ask(lambda: self.lease.change(**{**sender.state(), **done}))
+        self._retry(lambda: self.lease.change(**{**sender.state(), **done}))
 
     def _plan(self) -> None:
         """Update the record so that it covers all rows so far."""
         record = self.lease.record
-        floors = {name: target.floor for name, target in self.targets.found.items()}
+        stream_ends = {name: target.stream_end for name, target in self.targets.found.items()}
         digest = self._hex(self._digest)
-        missing = any(name not in record.targets for name in floors)
+        missing = any(name not in record.targets for name in stream_ends)
         if self._base <= record.planned and record.digest == digest and not missing:
             return
-        self._batch_floors(floors)
+        self._batch_stream_ends(stream_ends)
         state = self._sender.state() if self._sender else {}
         self.lease.change(**{**state, "planned": self._base, "digest": digest})
 
-    def _check(self, rows: Rows) -> None:
+    def _check(self, rows: RowBatch) -> None:
         try:
             rows.check(self.client.max_payload)
         except RowProblem as problem:
@@ -280,7 +285,7 @@ class Attempt:
             ) from None
         self.targets.cover(rows)
 
-    def _digest_of(self, rows: Rows, first: int, last: int, digest: int) -> int:
+    def _digest_of(self, rows: RowBatch, first: int, last: int, digest: int) -> int:
         return 0 if self.by_id else rows.digest(first, last, digest)
 
     @staticmethod
@@ -321,15 +326,15 @@ class Attempt:
         is_first = self.lease.before is None and not self._is_rerun and not self.task.attempt
         is_all_acknowledged = verify is not None and verify.rows >= verify.planned
         if not is_first and not is_all_acknowledged:
-            sender.found = self._ask(lambda: self._find(prefix))
+            sender.found = self._retry(lambda: self._find(prefix))
         return sender
 
     def _find(self, prefix: bytes) -> FoundIds:
         record = self.lease.record
-        floors = self._batch_floors(record.targets)
+        stream_ends = self._batch_stream_ends(record.targets)
         return stored_ids(
             self.targets,
-            floors,
+            stream_ends,
             prefix,
             by_row=not self.by_id,
             refused=record.refused,

@@ -30,11 +30,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from natsd.spark.sink.begin_records import Job, WriteError, raise_fence
+from natsd.spark.sink.begin_records import WriteError, WriteJob, raise_fence
 from natsd.spark.sink.state_bucket import StateBucket
 from natsd.spark.sink.write_task import RowsDiffer, Task, WriteOptions, Written, write_task
 from natsd.spark.sink.written_columns import NotWritable, WrittenColumns
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +101,7 @@ class BatchWriter(DataSourceArrowWriter):
         self.run = secrets.token_hex(8)
         self.is_named = options.application is not None
         unnamed = f"write-{seconds_now()}-{self.run}"
-        self.job = Job(options.application or unnamed, options.version or 0)
+        self.job = WriteJob(options.application or unnamed, options.version or 0)
         self._context = context
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
@@ -113,7 +113,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Complete the write after all tasks. Raises WriteError, ClientError."""
         job = job_of(messages) or self.job
-        with Client(self.options.connect) as client:
+        with NatsClient(self.options.connect) as client:
             bucket = StateBucket(client, self.options.state_bucket)
             finish(bucket, job, messages, self.is_named)
             if not self.is_named:
@@ -123,7 +123,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Remove the records of an unnamed write, which nothing can retry. Raises ClientError."""
         if self.is_named:
             return
-        with Client(self.options.connect) as client:
+        with NatsClient(self.options.connect) as client:
             job = job_of(messages) or self.job
             StateBucket(client, self.options.state_bucket).purge(f"{job.key}.>")
 
@@ -168,7 +168,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "Spark tells this task neither query nor batch: exactly once needs "
                 "PySpark 4.2 or newer"
             )
-        job = Job(query, int(batch))
+        job = WriteJob(query, int(batch))
         task = Task(job, context.partitionId(), context.attemptNumber(), self.run)
         return Committed(write_task(self.options, self.columns, task, iterator))
 
@@ -177,7 +177,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         job = job_of(messages)
         if job is None:
             return
-        with Client(self.options.connect) as client:
+        with NatsClient(self.options.connect) as client:
             finish(StateBucket(client, self.options.state_bucket), job, messages, True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -196,14 +196,14 @@ def written_of(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
     return [message.written for message in messages if isinstance(message, Committed)]
 
 
-def job_of(messages: Sequence[WriterCommitMessage | None]) -> Job | None:
+def job_of(messages: Sequence[WriterCommitMessage | None]) -> WriteJob | None:
     """Return the job that the tasks wrote; None: no task reported one."""
     return next((written.task.job for written in written_of(messages)), None)
 
 
 def finish(
     bucket: StateBucket,
-    job: Job,
+    job: WriteJob,
     messages: Sequence[WriterCommitMessage | None],
     is_named: bool,
 ) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from natsd.spark.sink.publishing import Rows
+from natsd.spark.sink.publishing import RowBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,9 +75,9 @@ class WrittenColumns:
                 raise NotWritable(f'a column "{name}" is missing: each row is one message')
         return cls(places["subject"], places["data"], places.get("headers"), places.get("id"))
 
-    def rows(self, batch: pa.RecordBatch) -> Rows:
+    def rows(self, batch: pa.RecordBatch) -> RowBatch:
         """Return the batch as rows, which keep its memory alive."""
-        return Rows(
+        return RowBatch(
             batch.num_rows,
             strings(batch.column(self.subject)),
             strings(batch.column(self.data)),

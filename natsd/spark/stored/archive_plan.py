@@ -25,7 +25,12 @@ from typing import Any, Final
 
 import msgspec
 
-from natsd.spark.stored.stored_ranges import BlockPart, StoreNotReadable, StorePlace, StreamPlan
+from natsd.spark.stored.stored_ranges import (
+    BlockPart,
+    StoredStreamPlan,
+    StoreNotReadable,
+    StorePlace,
+)
 from natsd.store.archive_map import EntryPlace, map_archive
 from natsd.store.errors import DamagedEncoding
 from natsd.store.record import checksum
@@ -57,7 +62,7 @@ def find_archive(path: Path) -> Path | None:
     return path / BACKUP_FILE if (path / BACKUP_FILE).is_file() else None
 
 
-def plan_archive(path: str | Path) -> StreamPlan:
+def plan_archive(path: str | Path) -> StoredStreamPlan:
     """Return the plan of the stream in an archive."""
     return read_archive(Path(path))[0]
 
@@ -82,7 +87,7 @@ def _archive(path: Path) -> Path:
     return archive
 
 
-def read_archive(path: Path) -> tuple[StreamPlan, dict[str, Any]]:
+def read_archive(path: Path) -> tuple[StoredStreamPlan, dict[str, Any]]:
     """Return the plan and the configuration of the stream in an archive."""
     archive = _archive(path)
     found = _Found()
@@ -99,7 +104,7 @@ def read_archive(path: Path) -> tuple[StreamPlan, dict[str, Any]]:
         raise DamagedEncoding(f"{archive} does not hold what its state says")
     place = StorePlace(found.stream, archive=str(archive.absolute()))
     first = parts[0].first if parts else state.last_sequence + 1
-    return StreamPlan(place, first, state.last_sequence, tuple(parts)), found.config
+    return StoredStreamPlan(place, first, state.last_sequence, tuple(parts)), found.config
 
 
 def _take(found: _Found, entry: EntryPlace, body: bytes) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from natsd.spark.stored.archive_plan import find_archive, plan_archive, stream_of
 from natsd.spark.stored.store_plan import GLOBAL_ACCOUNT, StoreDirectory
-from natsd.spark.stored.stored_ranges import NO_KEYS, StoreKeys, StoreNotReadable, StreamPlan
+from natsd.spark.stored.stored_ranges import NO_KEYS, StoredStreamPlan, StoreKeys, StoreNotReadable
 
 
 def list_streams(
@@ -32,7 +32,7 @@ def plan_streams(
     streams: Iterable[str] | None = None,
     account: str = GLOBAL_ACCOUNT,
     keys: StoreKeys = NO_KEYS,
-) -> list[StreamPlan]:
+) -> list[StoredStreamPlan]:
     """Return the plans of the streams, in that order; None: of all streams."""
     if find_archive(Path(path)) is None:
         with StoreDirectory(path, keys) as directory:

@@ -30,14 +30,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from natsd.spark.stored.store_hold import LOCK_NAME, hold, open_key
+from natsd.spark.stored.store_lock import LOCK_NAME, lock_against_servers, open_key
 from natsd.spark.stored.stored_ranges import (
     NO_KEYS,
     BlockPart,
+    StoredStreamPlan,
     StoreKeys,
     StoreNotReadable,
     StorePlace,
-    StreamPlan,
 )
 from natsd.store.block_identity import place_of
 from natsd.store.check import (
@@ -81,7 +81,7 @@ class StoreDirectory:
         self.root: Final = find_root(Path(path))
         self.keys: Final = keys
         self._operator = keys.operator()
-        self._lock = hold(self.root)
+        self._lock = lock_against_servers(self.root)
         try:
             self._disk = OverlayDisk(RealDisk())
             self.replayed: Replayed = replay(self._disk, self.root)
@@ -126,12 +126,12 @@ class StoreDirectory:
         assert isinstance(config, dict)
         return config
 
-    def plan(self, stream: str, account: str = GLOBAL_ACCOUNT) -> StreamPlan:
+    def plan(self, stream: str, account: str = GLOBAL_ACCOUNT) -> StoredStreamPlan:
         """Return the plan of the stream's live messages."""
         directory = self._stream(stream, account) / MESSAGES
         place = StorePlace(stream, str(self.root), str(directory), keys=self.keys)
         if not self._disk.is_directory(directory):
-            return StreamPlan(place, 1, 0, ())
+            return StoredStreamPlan(place, 1, 0, ())
         data_key = open_key(self._disk, self.root, directory, self._operator)
         blocks = StoredBlocks(
             self._disk, directory, os.urandom, block_bytes_max=BLOCK_BYTES_MAX, data_key=data_key
@@ -145,7 +145,7 @@ class StoreDirectory:
             for damage in found.damage
             if damage.first_sequence and damage.path.name not in files
         )
-        return StreamPlan(place, found.first_sequence, found.last_sequence, parts, elsewhere)
+        return StoredStreamPlan(place, found.first_sequence, found.last_sequence, parts, elsewhere)
 
     def check_files(self, stream: str, account: str = GLOBAL_ACCOUNT) -> Report:
         """Check the stream's files except the blocks of its messages.

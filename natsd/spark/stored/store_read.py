@@ -28,14 +28,14 @@ from typing import IO, TYPE_CHECKING
 from natsd.spark.rows.columns import NAMES
 from natsd.spark.rows.message_batch import MessageBatch
 from natsd.spark.stored.records import Records
-from natsd.spark.stored.store_hold import hold, open_key
+from natsd.spark.stored.store_lock import lock_against_servers, open_key
 from natsd.spark.stored.stored_ranges import (
     BlockPart,
     DamagedMessages,
     StoreChanged,
+    StoredStreamPlan,
     StorePlace,
     StoreRange,
-    StreamPlan,
 )
 from natsd.store.damage import Damage
 from natsd.store.disk import RealDisk
@@ -75,9 +75,9 @@ class BlockReader:
 
     def _open_store(self) -> StoredBlocks:
         root, directory = Path(self._place.root), Path(self._place.directory)
-        held = hold(root)
-        if held is not None:
-            self._holds.callback(held.release)
+        lock = lock_against_servers(root)
+        if lock is not None:
+            self._holds.callback(lock.release)
         operator = self._place.keys.operator()
         data_key = open_key(OverlayDisk(RealDisk()), root, directory, operator)
         return StoredBlocks(RealDisk(), directory, os.urandom, block_bytes_max=0, data_key=data_key)
@@ -136,7 +136,7 @@ def patched(data: bytes, part: BlockPart) -> bytes:
 
 
 def read_store(
-    asked: StoreRange,
+    store_range: StoreRange,
     names: Sequence[str] = NAMES,
     max_rows: int = 10_000,
     max_bytes: int = 8 << 20,
@@ -149,32 +149,34 @@ def read_store(
     from natsd.spark.rows.arrow import BatchWrapper
 
     batch, wrapper = MessageBatch(names, max_rows, max_bytes), BatchWrapper(names)
-    batch.stream = asked.request.stream
-    reader = BlockReader(asked.place)
+    batch.stream = store_range.request.stream
+    reader = BlockReader(store_range.place)
     lost = 0
     try:
-        for part in asked.blocks:
-            records, damage = open_records(reader, asked, part)
+        for part in store_range.blocks:
+            records, damage = open_records(reader, store_range, part)
             if records is not None:
                 while records.fill(batch):
                     yield wrapper.take(batch)
-            lost += _note_lost(reader, asked, part, records, damage)
+            lost += _note_lost(reader, store_range, part, records, damage)
     finally:
         reader.close()
     if batch.rows:
         yield wrapper.take(batch)
     if lost:
-        _logger.warning('%d messages of stream "%s" left out: damaged', lost, asked.request.stream)
+        _logger.warning(
+            '%d messages of stream "%s" left out: damaged', lost, store_range.request.stream
+        )
 
 
 def open_records(
-    reader: BlockReader, asked: StoreRange, part: BlockPart
+    reader: BlockReader, store_range: StoreRange, part: BlockPart
 ) -> tuple[Records | None, list[Damage]]:
     """Return the wanted messages of a block and its damage; None: the block is unreadable.
 
     Raises DamagedMessages if a wanted message is damaged, unless data loss is allowed.
     """
-    request = asked.request
+    request = store_range.request
     scan, damage = reader.read(part)
     if not scan.readable:
         damage = [Damage(0, len(scan.data), part.first, part.last, "block unreadable")]
@@ -203,28 +205,28 @@ def losses(
     for first, last, where in part.damage:
         yield first, last or part.last, where
     if records is None:
-        yield part.first, part.last, told(reader.path_of(part), damage[0])
+        yield part.first, part.last, describe_damage(reader.path_of(part), damage[0])
         return
     for first, last in records.missing().runs():
         found = next((d for d in damage if d.covers(first)), None)
         path = reader.path_of(part)
-        yield first, last, told(path, found) if found else f"{path}: not in the block"
+        yield first, last, describe_damage(path, found) if found else f"{path}: not in the block"
 
 
-def told(path: Path, damage: Damage) -> str:
+def describe_damage(path: Path, damage: Damage) -> str:
     """Return one line that describes the damage."""
     return f"{path}: {damage.what} at byte {damage.offset} ({damage.length} bytes)"
 
 
 def _note_lost(
     reader: BlockReader,
-    asked: StoreRange,
+    store_range: StoreRange,
     part: BlockPart,
     records: Records | None,
     damage: list[Damage],
 ) -> int:
     """Log the messages left out of a range that may lose data; return their number."""
-    if asked.request.fail_on_data_loss:
+    if store_range.request.fail_on_data_loss:
         return 0
     total = 0
     for first, last, where in losses(reader, part, records, damage):
@@ -237,13 +239,13 @@ def _note_lost(
 # Planning that must read blocks
 
 
-def only_last_of_subjects(asked: StoreRange) -> list[BlockPart]:
+def only_last_of_subjects(store_range: StoreRange) -> list[BlockPart]:
     """Return the blocks that hold the last message of a subject, with all others marked dead."""
     seen = SubjectIndex()
     parts: list[BlockPart] = []
-    with contextlib.closing(BlockReader(asked.place)) as reader:
-        for part in reversed(asked.blocks):
-            records, _ = open_records(reader, asked, part)
+    with contextlib.closing(BlockReader(store_range.place)) as reader:
+        for part in reversed(store_range.blocks):
+            records, _ = open_records(reader, store_range, part)
             if records is None:
                 continue
             last = records.last_of_subjects(seen)
@@ -271,8 +273,8 @@ def _only(part: BlockPart, wanted: SequenceSet) -> BlockPart:
     )
 
 
-def sequence_at(plan: StreamPlan, time_ns: int) -> int:
-    """Return the result of `StreamPlan.sequence_at`, by a binary search that reads blocks."""
+def sequence_at(plan: StoredStreamPlan, time_ns: int) -> int:
+    """Return the result of `StoredStreamPlan.sequence_at`, by a binary search that reads blocks."""
     request = replace(plan.request(), start_time_ns=time_ns, fail_on_data_loss=False)
     found = plan.last_sequence + 1
     low, high = 0, len(plan.blocks)

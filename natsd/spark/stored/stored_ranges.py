@@ -143,7 +143,7 @@ class StoreRange:
 
 
 @dataclass(frozen=True)
-class StreamPlan:
+class StoredStreamPlan:
     """A stream as a server would recover it: sequences `first_sequence` to `last_sequence`.
 
     In an empty stream, `last_sequence` is one less than `first_sequence`. `damage` lists losses

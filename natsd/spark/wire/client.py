@@ -1,6 +1,6 @@
-"""Client: a NATS client over one blocking socket, for tasks that move many messages.
+"""NatsClient: a NATS client over one blocking socket, for tasks that move many messages.
 
-    with Client(options) as client:
+    with NatsClient(options) as client:
         info = client.api("STREAM.INFO.ORDERS")
         answer = client.request("time.now", b"")
 
@@ -29,35 +29,35 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from natsd.spark.errors import (
-    ApiError,
     AuthorizationError,
     ClientError,
     ConnectError,
     ConnectionLost,
+    JetStreamApiError,
     NoResponders,
     RequestTimeout,
 )
-from natsd.spark.wire.connecting import Address, ConnectOptions
-from natsd.spark.wire.connection import Connection, connect
-from natsd.spark.wire.frames import Intake, Message
+from natsd.spark.wire.connecting import Address, ClientOptions
+from natsd.spark.wire.connection import NatsConnection, connect
+from natsd.spark.wire.frames import FrameHandler, ReceivedMessage
 
 PENDING_MAX: Final = 65_536
 NO_RESPONDERS: Final = 503
 
 
-class Subscription:
+class ClientSubscription:
     """The subscription to one subject, with its pending messages in the order of arrival."""
 
-    def __init__(self, client: Client, subject: str, sid: int) -> None:
+    def __init__(self, client: NatsClient, subject: str, sid: int) -> None:
         self.subject = subject
         self.sid = sid
-        self.pending: deque[Message] = deque()
+        self.pending: deque[ReceivedMessage] = deque()
         self._client = client
 
-    def next(self, timeout_s: float) -> Message | None:
+    def next(self, timeout_s: float) -> ReceivedMessage | None:
         """Return the next message; None: none arrived within `timeout_s` seconds.
 
-        Blocks on the socket. Raises what `Client.receive` raises.
+        Blocks on the socket. Raises what `NatsClient.receive` raises.
         """
         deadline = time.monotonic() + timeout_s
         while not self.pending:
@@ -70,22 +70,20 @@ class Subscription:
         self._client.unsubscribe(self.sid)
 
 
-class Client:
+class NatsClient:
     """A client that connects when it is created; raises ClientError if no server accepts it."""
 
-    def __init__(
-        self, options: ConnectOptions, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, options: ClientOptions, sleep: Callable[[float], None] = time.sleep) -> None:
         self.options = options
         self._sleep = sleep
         self._known = options.addresses()
         self._next_server = 0
         self._next_sid = 1
         self._next_inbox = 1
-        self._subscriptions: dict[int, Subscription] = {}
+        self._subscriptions: dict[int, ClientSubscription] = {}
         self._inbox = ""
-        self._replies: Subscription | None = None
-        self._connection: Connection | None = None
+        self._replies: ClientSubscription | None = None
+        self._connection: NatsConnection | None = None
         self.reconnect()
 
     def __enter__(self) -> Self:
@@ -102,7 +100,7 @@ class Client:
     # The connection
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> NatsConnection:
         """The open connection. Raises ConnectionLost if there is none."""
         if self._connection is None:
             raise ConnectionLost("the connection is closed")
@@ -124,7 +122,7 @@ class Client:
         return int(self.info.get("max_payload") or (1 << 20))
 
     @property
-    def where(self) -> str:
+    def server_address(self) -> str:
         """Address of the connected server."""
         return str(self.connection.address)
 
@@ -198,16 +196,16 @@ class Client:
         self.send(frame(subject, payload, reply, headers))
 
     def subscribe(
-        self, subject: str, intake: Intake | None = None, queue: str = ""
-    ) -> Subscription:
-        """Subscribe; with an intake, compiled code handles the messages.
+        self, subject: str, handler: FrameHandler | None = None, queue: str = ""
+    ) -> ClientSubscription:
+        """Subscribe; with a frame handler, compiled code handles the messages.
 
         `queue` is the queue group, "" for none. Raises ConnectionLost.
         """
         sid, self._next_sid = self._next_sid, self._next_sid + 1
-        subscription = self._subscriptions[sid] = Subscription(self, subject, sid)
-        if intake is not None:
-            self.connection.parser.attach(sid, intake)
+        subscription = self._subscriptions[sid] = ClientSubscription(self, subject, sid)
+        if handler is not None:
+            self.connection.parser.attach(sid, handler)
         self.send(f"SUB {subject} {queue + ' ' if queue else ''}{sid}\r\n".encode())
         return subscription
 
@@ -230,15 +228,15 @@ class Client:
 
     # Receiving
 
-    def receive(self, deadline: float) -> Message | Intake | None:
+    def receive(self, deadline: float) -> ReceivedMessage | FrameHandler | None:
         """Return the next event before `deadline` (of time.monotonic), or None.
 
-        A Message is also appended to the `pending` of its subscription. An Intake is returned if it
-        stopped the parser (STOP), so that the caller looks at its state. Blocks on the socket.
-        Raises ConnectionLost, AuthorizationError, ProtocolViolation.
+        A ReceivedMessage is also appended to the `pending` of its subscription. A FrameHandler is
+        returned if it stopped the parser (STOP), so that the caller looks at its state. Blocks on
+        the socket. Raises ConnectionLost, AuthorizationError, ProtocolViolation.
         """
         event = self.connection.receive(deadline)
-        if isinstance(event, Message):
+        if isinstance(event, ReceivedMessage):
             subscription = self._subscriptions.get(event.sid)
             if subscription is not None and len(subscription.pending) < PENDING_MAX:
                 subscription.pending.append(event)
@@ -247,7 +245,7 @@ class Client:
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the server has read everything sent so far.
 
-        Messages that arrive meanwhile are dropped, but intakes still receive their messages.
+        Messages that arrive meanwhile are dropped, but frame handlers still receive their messages.
         `timeout_s` None: the request timeout. Raises ConnectionLost.
         """
         self.connection.pong(self._deadline(timeout_s))
@@ -258,10 +256,10 @@ class Client:
         payload: bytes = b"",
         headers: bytes = b"",
         timeout_s: float | None = None,
-    ) -> Message:
+    ) -> ReceivedMessage:
         """Return the first answer to a request.
 
-        An Intake that stops meanwhile is not reported: the caller looks at its state afterwards.
+        A FrameHandler that stops meanwhile is not reported: the caller looks at its state later.
         `timeout_s` None: the request timeout. Blocks on the socket. Raises NoResponders,
         RequestTimeout, and what `receive` raises.
         """
@@ -275,24 +273,27 @@ class Client:
         self.publish(subject, payload, reply, headers)
         while not (pending and pending[-1].subject == reply):
             if self.receive(deadline) is None:
-                raise RequestTimeout(f'{self.where}: no answer to a request to "{subject}" in time')
+                raise RequestTimeout(
+                    f'{self.server_address}: no answer to a request to "{subject}" in time'
+                )
         answer = pending.pop()
         if answer.status == NO_RESPONDERS and not answer.data:
-            raise NoResponders(f'{self.where}: nobody answers on "{subject}"')
+            raise NoResponders(f'{self.server_address}: nobody answers on "{subject}"')
         return answer
 
     def api(self, name: str, body: object = None, timeout_s: float | None = None) -> dict[str, Any]:
         """Send a request to the JetStream API, for example `STREAM.INFO.ORDERS`; return its answer.
 
-        `body` is encoded as JSON; None: no body. Raises ApiError, and what `request` raises.
+        `body` is encoded as JSON; None: no body. Raises JetStreamApiError, and what `request`
+        raises.
         """
         payload = b"" if body is None else json.dumps(body).encode()
         try:
             answer = self.request(f"{self.options.api}.{name}", payload, timeout_s=timeout_s)
         except NoResponders:
             raise NoResponders(
-                f'{self.where}: JetStream does not answer on "{self.options.api}": is it enabled '
-                "for this account, and are domain and apiPrefix right?"
+                f'{self.server_address}: JetStream does not answer on "{self.options.api}": is it '
+                "enabled for this account, and are domain and apiPrefix right?"
             ) from None
         return decode_answer(answer.data, name)
 
@@ -302,7 +303,10 @@ class Client:
 
 
 def decode_answer(data: bytes, name: str) -> dict[str, Any]:
-    """Decode an answer of the JetStream API. Raises ApiError if it is an error, or ClientError."""
+    """Decode an answer of the JetStream API.
+
+    Raises JetStreamApiError if it is an error, or ClientError.
+    """
     try:
         answer = json.loads(data)
     except ValueError:
@@ -311,7 +315,7 @@ def decode_answer(data: bytes, name: str) -> dict[str, Any]:
         raise ClientError(f"{name}: the answer is not that of a JetStream API")
     error = answer.get("error")
     if error:
-        raise ApiError(
+        raise JetStreamApiError(
             int(error.get("code", 500)),
             int(error.get("err_code", 0)),
             str(error.get("description", "unknown error")),

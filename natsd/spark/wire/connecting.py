@@ -1,7 +1,7 @@
 """Options of the connection to servers, as carried to every executor.
 
 Promise
-- ConnectOptions are plain and picklable; neither their `repr` nor the text of an Address holds a
+- ClientOptions are plain and picklable; neither their `repr` nor the text of an Address holds a
   secret.
 - Importing this module imports nothing heavy and opens nothing: files are read when a connection is
   made.
@@ -37,7 +37,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class ConnectOptions:
+class ClientOptions:
     """Addresses of the servers, credentials and timeouts.
 
     `servers` are URLs (`nats://[user[:password]@]host[:port]`, or `tls://…`), tried in order;

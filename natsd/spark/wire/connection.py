@@ -1,7 +1,8 @@
 """One connection to one server: socket, TLS, authentication, and received events.
 
     connect ─▶ [TLS first] ─▶ INFO ─▶ [TLS] ─▶ CONNECT, PING ─▶ PONG
-    receive ─▶ PING is answered, INFO stored, -ERR raised; a Message or an Intake is returned
+    receive ─▶ PING is answered, INFO stored, -ERR raised
+            └▶ a ReceivedMessage or a FrameHandler is returned
 
 Promise
 - Each blocking step of `connect` takes at most `connect_timeout_s`; `connect` raises
@@ -29,8 +30,8 @@ from natsd.spark.errors import (
     ConnectionLost,
     ProtocolViolation,
 )
-from natsd.spark.wire.connecting import Address, ConnectOptions
-from natsd.spark.wire.frames import Control, FrameParser, Intake, Message
+from natsd.spark.wire.connecting import Address, ClientOptions
+from natsd.spark.wire.frames import Control, FrameHandler, FrameParser, ReceivedMessage
 from natsd.spark.wire.signing import read_credentials, read_seed
 from natsd.version import VERSION
 
@@ -38,10 +39,10 @@ RECEIVE_BYTES: Final = 1 << 20
 REFUSALS: Final = ("authorization", "authentication", "permissions", "revoked")
 
 
-class Connection:
+class NatsConnection:
     """An open connection, created by `connect`; `info` is the server's last INFO."""
 
-    def __init__(self, options: ConnectOptions, address: Address, sock: socket.socket) -> None:
+    def __init__(self, options: ClientOptions, address: Address, sock: socket.socket) -> None:
         self.address = address
         self.info: dict[str, Any] = {}
         self.parser = FrameParser(RECEIVE_BYTES)
@@ -67,7 +68,7 @@ class Connection:
             self.close()
             raise ConnectionLost(f"{self.address}: {reason_of(error)}") from None
 
-    def receive(self, deadline: float) -> Message | Intake | None:
+    def receive(self, deadline: float) -> ReceivedMessage | FrameHandler | None:
         """Return the next event; None: nothing came before `deadline` (of time.monotonic).
 
         Blocks on the socket. Raises ConnectionLost, AuthorizationError, ProtocolViolation.
@@ -97,7 +98,7 @@ class Connection:
             elif event is None and not self._fill(deadline):
                 raise ConnectionLost(f"{self.address} does not answer")
 
-    def _next(self) -> Message | Intake | Control | None:
+    def _next(self) -> ReceivedMessage | FrameHandler | Control | None:
         try:
             return self.parser.next()
         except ProtocolViolation as error:
@@ -162,7 +163,7 @@ class Connection:
             elif isinstance(event, Control):
                 self._control(event)
 
-    def secure(self, options: ConnectOptions) -> None:
+    def secure(self, options: ClientOptions) -> None:
         """Upgrade the socket to TLS. Raises ConnectError."""
         context = tls_context(options)
         name = options.tls_server_name or self.address.host
@@ -173,14 +174,14 @@ class Connection:
             raise ConnectError(f"{self.address}: TLS: {reason_of(error)}") from None
 
 
-def connect(options: ConnectOptions, address: Address) -> Connection:
+def connect(options: ClientOptions, address: Address) -> NatsConnection:
     """Connect to one server; blocks. Raises AuthorizationError, ConnectError, or BadKey."""
     try:
         sock = socket.create_connection((address.host, address.port), options.connect_timeout_s)
     except OSError as error:
         raise ConnectError(f"{address}: {reason_of(error)}") from None
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection = Connection(options, address, sock)
+    connection = NatsConnection(options, address, sock)
     try:
         _enter(options, address, connection)
     except (ConnectionLost, ProtocolViolation) as error:
@@ -192,7 +193,7 @@ def connect(options: ConnectOptions, address: Address) -> Connection:
     return connection
 
 
-def _enter(options: ConnectOptions, address: Address, connection: Connection) -> None:
+def _enter(options: ClientOptions, address: Address, connection: NatsConnection) -> None:
     deadline = time.monotonic() + options.connect_timeout_s
     if options.tls_handshake_first:
         connection.secure(options)
@@ -209,7 +210,7 @@ def _enter(options: ConnectOptions, address: Address, connection: Connection) ->
     connection.pong(deadline)
 
 
-def greeting(options: ConnectOptions) -> dict[str, Any]:
+def greeting(options: ClientOptions) -> dict[str, Any]:
     """Return the fields of CONNECT that do not depend on the user."""
     return {
         "verbose": False,
@@ -223,7 +224,7 @@ def greeting(options: ConnectOptions) -> dict[str, Any]:
     }
 
 
-def proof(options: ConnectOptions, address: Address, nonce: object) -> dict[str, str]:
+def proof(options: ClientOptions, address: Address, nonce: object) -> dict[str, str]:
     """Return the fields of CONNECT that authenticate the client. Raises BadKey.
 
     `nonce` is the server's, which a key signs; None: the server sent none.
@@ -244,7 +245,7 @@ def proof(options: ConnectOptions, address: Address, nonce: object) -> dict[str,
     return {"auth_token": address.user} if address.user else {}
 
 
-def tls_context(options: ConnectOptions) -> ssl.SSLContext:
+def tls_context(options: ClientOptions) -> ssl.SSLContext:
     """Return the TLS context for the options. Raises ConnectError."""
     try:
         context = ssl.create_default_context(cafile=options.tls_ca)

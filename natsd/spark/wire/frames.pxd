@@ -6,10 +6,10 @@ from libc.stdint cimport uint64_t
 cdef enum:
     GO_ON = 0                   # the parser continues with the next frame
     STOP = 1                    # the parser returns to Python; it continues at the next call
-    USUAL_MAX = 256  # maximum bytes of a memorized first line
+    MEMORIZED_BYTES_MAX = 256  # maximum bytes of a memorized first line
 
 
-cdef struct Frame:              # pointers into the receive buffer, valid until `take` returns
+cdef struct MessageFrame:       # pointers into the receive buffer, valid until `take` returns
     uint64_t sid
     const char* subject
     size_t subject_len
@@ -21,10 +21,10 @@ cdef struct Frame:              # pointers into the receive buffer, valid until 
     size_t data_len
 
 
-cdef class Intake:
+cdef class FrameHandler:
     """Handler that takes all messages of one subscription, in compiled code."""
 
-    cdef int take(self, const Frame* frame) except -1 nogil     # returns GO_ON or STOP
+    cdef int take(self, const MessageFrame* frame) except -1 nogil     # returns GO_ON or STOP
 
 
 cdef class FrameParser:
@@ -33,14 +33,14 @@ cdef class FrameParser:
     cdef size_t head            # end of the parsed bytes
     cdef size_t tail            # end of the received bytes
     cdef size_t frame_bytes_max
-    cdef Frame frame            # last parsed message
+    cdef MessageFrame frame     # last parsed message
     cdef size_t line_len        # bytes of the last control line, with its line end
-    cdef char[USUAL_MAX] usual  # start of the last HMSG line without reply, up to its lengths
-    cdef size_t usual_len       # bytes of `usual`; 0: none is memorized
-    cdef size_t usual_subject_at
-    cdef dict intakes
-    cdef uint64_t[16] sids      # subscription ids of the intakes, packed
-    cdef void* sinks[16]
+    cdef char[MEMORIZED_BYTES_MAX] memorized_line  # start of the last HMSG line without reply
+    cdef size_t memorized_len   # bytes of `memorized_line`; 0: none is memorized
+    cdef size_t memorized_subject_at
+    cdef dict handlers
+    cdef uint64_t[16] sids      # subscription ids of the frame handlers, packed
+    cdef void* handler_pointers[16]
     cdef int attached
     cdef readonly uint64_t frames
 
@@ -50,7 +50,7 @@ cdef class FrameParser:
     cdef int read_line(
         self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
     ) except -1 nogil
-    cdef bint read_usual(
+    cdef bint read_memorized_line(
         self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
     ) noexcept nogil
-    cdef void* sink_of(self, uint64_t sid) noexcept nogil
+    cdef void* handler_of(self, uint64_t sid) noexcept nogil

@@ -2,15 +2,15 @@
 
     recv_into ─▶ [ parsed │ whole frames … │ a part of one ]
                           head                            tail
-    next ─┬─ MSG, HMSG of a subscription with an Intake ─▶ Intake.take, in compiled code
-          ├─ MSG, HMSG of another one ─▶ a Message
+    next ─┬─ MSG, HMSG of a subscription with a FrameHandler ─▶ FrameHandler.take, in compiled code
+          ├─ MSG, HMSG of another one ─▶ a ReceivedMessage
           └─ INFO, PING, PONG, +OK, -ERR ─▶ a Control
 
 Promise
 - One buffer is reused for all frames; it grows for a larger frame, up to `frame_bytes_max`.
 - Malformed input raises ProtocolViolation and nothing else, wherever the bytes are split; nothing
   is read beyond the received bytes.
-- `next` returns None if bytes are missing, and an Intake if its `take` returned STOP.
+- `next` returns None if bytes are missing, and a FrameHandler if its `take` returned STOP.
 
 Source: https://docs.nats.io/reference/reference-protocols/nats-protocol.
 """
@@ -30,26 +30,26 @@ cdef extern from "Python.h":
 cdef enum:
     LINE_BYTES_MAX = 1 << 20    # INFO of a large cluster is long
     RECEIVE_BYTES_MIN = 1 << 16
-    INTAKES_MAX = 16
+    HANDLERS_MAX = 16
     DIGITS_MAX = 18
 
 cdef str MALFORMED = "the server sent a message whose first line is malformed"
 
-cdef enum Found:
+cdef enum ScanResult:
     NOTHING
     CONTROL
     MESSAGE
     STOPPED
 
 
-cdef class Intake:
+cdef class FrameHandler:
     """Handler that takes all messages of one subscription, in compiled code."""
 
-    cdef int take(self, const Frame* frame) except -1 nogil:
+    cdef int take(self, const MessageFrame* frame) except -1 nogil:
         return GO_ON
 
 
-cdef class Message:
+cdef class ReceivedMessage:
     """One message that owns its bytes."""
 
     cdef readonly uint64_t sid
@@ -90,7 +90,7 @@ cdef class FrameParser:
 
     def __init__(self, size_t room_bytes=1 << 20, size_t frame_bytes_max=80 << 20):
         self.frame_bytes_max = max(frame_bytes_max, <size_t> LINE_BYTES_MAX)
-        self.intakes = {}
+        self.handlers = {}
         self.make_room(max(room_bytes, <size_t> RECEIVE_BYTES_MIN))
 
     def __dealloc__(self):
@@ -123,9 +123,9 @@ cdef class FrameParser:
         self.tail += len(data)
 
     def clear(self):
-        """Reset the parser for a new connection: drop unparsed bytes and detach all intakes."""
+        """Reset the parser for a new connection: drop unparsed bytes and detach all handlers."""
         self.head = self.tail = 0
-        self.intakes.clear()
+        self.handlers.clear()
         self.attached = 0
 
     cdef int make_room(self, size_t wanted) except -1:
@@ -150,17 +150,17 @@ cdef class FrameParser:
 
     # Frames out
 
-    def attach(self, uint64_t sid, Intake intake not None):
-        """Route the messages of this subscription to the intake.
+    def attach(self, uint64_t sid, FrameHandler handler not None):
+        """Route the messages of this subscription to the frame handler.
 
-        Raises ValueError if 16 intakes are attached already.
+        Raises ValueError if 16 frame handlers are attached already.
         """
-        if self.attached == INTAKES_MAX:
-            raise ValueError("too many subscriptions with an intake")
+        if self.attached == HANDLERS_MAX:
+            raise ValueError("too many subscriptions with a frame handler")
         self.detach(sid)
-        self.intakes[sid] = intake
+        self.handlers[sid] = handler
         self.sids[self.attached] = sid
-        self.sinks[self.attached] = <void*> intake
+        self.handler_pointers[self.attached] = <void*> handler
         self.attached += 1
 
     def detach(self, uint64_t sid):
@@ -170,25 +170,25 @@ cdef class FrameParser:
             if self.sids[at] == sid:
                 self.attached -= 1
                 self.sids[at] = self.sids[self.attached]
-                self.sinks[at] = self.sinks[self.attached]
+                self.handler_pointers[at] = self.handler_pointers[self.attached]
                 break
-        self.intakes.pop(sid, None)
+        self.handlers.pop(sid, None)
 
     def next(self):
-        """Return a Message, a Control, an Intake that stopped, or None if more bytes are needed.
+        """Return a ReceivedMessage, Control, stopped FrameHandler, or None if bytes are missing.
 
         Raises ProtocolViolation.
         """
-        cdef Message message
+        cdef ReceivedMessage message
         cdef Control control
-        cdef const Frame* frame = &self.frame
+        cdef const MessageFrame* frame = &self.frame
         cdef int found
         with nogil:
             found = self.scan()
         if found == NOTHING:
             return None
         if found == STOPPED:
-            return <object> self.sink_of(frame.sid)
+            return <object> self.handler_of(frame.sid)
         if found == CONTROL:
             control = Control.__new__(Control)
             line = self.at[self.head - self.line_len:self.head].decode("utf-8", "replace").strip()
@@ -196,7 +196,7 @@ cdef class FrameParser:
             control.verb = verb.upper()
             control.text = text.strip()
             return control
-        message = Message.__new__(Message)
+        message = ReceivedMessage.__new__(ReceivedMessage)
         message.sid = frame.sid
         message.subject = frame.subject[:frame.subject_len].decode("utf-8", "replace")
         message.reply = frame.reply[:frame.reply_len].decode("utf-8", "replace")
@@ -209,7 +209,7 @@ cdef class FrameParser:
         cdef const char* line
         cdef const char* end
         cdef size_t held
-        cdef void* sink
+        cdef void* handler
         while True:
             held = self.tail - self.head
             line = self.at + self.head
@@ -225,18 +225,18 @@ cdef class FrameParser:
             if not self.read_message(line, self.line_len):
                 return NOTHING
             self.frames = self.frames + 1
-            sink = self.sink_of(self.frame.sid)
-            if sink == NULL:
+            handler = self.handler_of(self.frame.sid)
+            if handler == NULL:
                 return MESSAGE
-            if (<Intake> sink).take(&self.frame) == STOP:
+            if (<FrameHandler> handler).take(&self.frame) == STOP:
                 return STOPPED
 
     cdef int read_message(self, const char* line, size_t length) except -1 nogil:
         """Parse a message into `frame` and move `head` behind it; 0: its bytes are incomplete."""
-        cdef Frame* frame = &self.frame
+        cdef MessageFrame* frame = &self.frame
         cdef uint64_t headers_len = 0
         cdef uint64_t total = 0
-        if not self.read_usual(line, length, &headers_len, &total):
+        if not self.read_memorized_line(line, length, &headers_len, &total):
             self.read_line(line, length, &headers_len, &total)
         if headers_len > total:
             raise ProtocolViolation(MALFORMED)
@@ -257,14 +257,14 @@ cdef class FrameParser:
         self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
     ) except -1 nogil:
         """Parse the first line of any message. Raises ProtocolViolation."""
-        cdef Frame* frame = &self.frame
+        cdef MessageFrame* frame = &self.frame
         cdef size_t[5] starts
         cdef size_t[5] lengths
         cdef bint with_headers = line[0] == c"H" or line[0] == c"h"
         cdef const char* begin = line + 4 + with_headers
         cdef int count = split(begin, length - 4 - with_headers, starts, lengths)
         cdef int least = 4 if with_headers else 3
-        self.usual_len = 0
+        self.memorized_len = 0
         if (
             count < least or count > least + 1
             or not read_decimal(begin + starts[1], lengths[1], &frame.sid)
@@ -277,39 +277,39 @@ cdef class FrameParser:
         frame.subject_len = lengths[0]
         frame.reply = begin + starts[2]
         frame.reply_len = lengths[2] if count > least else 0
-        if with_headers and count == 4 and 5 + starts[2] <= USUAL_MAX:
-            self.usual_len = 5 + starts[2]
-            self.usual_subject_at = 5 + starts[0]
-            memcpy(self.usual, line, self.usual_len)
+        if with_headers and count == 4 and 5 + starts[2] <= MEMORIZED_BYTES_MAX:
+            self.memorized_len = 5 + starts[2]
+            self.memorized_subject_at = 5 + starts[0]
+            memcpy(self.memorized_line, line, self.memorized_len)
         return 0
 
-    cdef bint read_usual(
+    cdef bint read_memorized_line(
         self, const char* line, size_t length, uint64_t* headers_len, uint64_t* total
     ) noexcept nogil:
         """Parse an HMSG line without reply that differs from the last one only in its lengths.
 
         Return False if the line is different, or if none is memorized.
         """
-        cdef Frame* frame = &self.frame
-        cdef const char* at = line + self.usual_len
+        cdef MessageFrame* frame = &self.frame
+        cdef const char* at = line + self.memorized_len
         cdef const char* end = line + length
         if (
-            self.usual_len == 0 or length < self.usual_len
-            or memcmp(line, self.usual, self.usual_len) != 0
+            self.memorized_len == 0 or length < self.memorized_len
+            or memcmp(line, self.memorized_line, self.memorized_len) != 0
             or not skip_number(&at, end, c" ", headers_len)
             or not skip_number(&at, end, c"\r", total)
             or end - at != 1
         ):
             return False
-        frame.subject = line + self.usual_subject_at
+        frame.subject = line + self.memorized_subject_at
         frame.reply_len = 0
         return True
 
-    cdef void* sink_of(self, uint64_t sid) noexcept nogil:
+    cdef void* handler_of(self, uint64_t sid) noexcept nogil:
         cdef int at
         for at in range(self.attached):
             if self.sids[at] == sid:
-                return self.sinks[at]
+                return self.handler_pointers[at]
         return NULL
 
 

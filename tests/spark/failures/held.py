@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 
 from natsd.spark.network.network_read import read_range
 from natsd.spark.ranges import RangeRequest
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.failures.messages import expected, number_of
 from tests.spark.serving import options
 
@@ -19,13 +19,13 @@ COLUMNS = ("seq", "subject", "time_ns", "headers", "data")
 
 def in_stream(url: str, stream: str) -> pa.Table:
     connect = options(url)
-    with Client(connect) as client:
+    with NatsClient(connect) as client:
         state = client.api(f"STREAM.INFO.{stream}")["state"]
     request = RangeRequest(stream, state["first_seq"], state["last_seq"])
     return pa.Table.from_batches(read_range(connect, request, COLUMNS))
 
 
-def count_in(client: Client, stream: str) -> int:
+def count_in(client: NatsClient, stream: str) -> int:
     return int(client.api(f"STREAM.INFO.{stream}")["state"]["messages"])
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from natsd.spark.errors import ClientError, NoResponders
-from natsd.spark.wire.client import Client, frame
+from natsd.spark.wire.client import NatsClient, frame
 from tests.spark.serving import options
 
 REGIONS: Final = ("eu", "us", "asia")
@@ -97,7 +97,7 @@ class Publisher(threading.Thread):
 
     def _publish(self) -> None:
         began = self._progress_at = time.monotonic()
-        client = Client(self._options)
+        client = NatsClient(self._options)
         done = self._first
         while done < self._last:
             upto = min(done + SENT_AT_ONCE, self._last)
@@ -116,7 +116,7 @@ class Publisher(threading.Thread):
                 time.sleep(max(0.0, due - time.monotonic()))
         client.close()
 
-    def _send(self, client: Client, first: int, last: int) -> None:
+    def _send(self, client: NatsClient, first: int, last: int) -> None:
         answers = client.subscribe(client.new_inbox())
         frames = []
         for number in range(first, last):

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.conftest import RunJob
 from tests.spark.failures.commands import Command
 from tests.spark.failures.held import (
@@ -122,7 +122,7 @@ def archiving(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Yield the state that the tests of this file share; each continues the one before."""
     directory = tmp_path_factory.mktemp("archiving")
     server = JetStreamServer(directory)
-    with Client(options(server.url)) as client:
+    with NatsClient(options(server.url)) as client:
         create(client, "ORDERS", "orders.>")
         create(client, "AGAIN", "again.>", duplicate_window=100_000_000)
     result = Archiving(site, directory, server, random.Random(SIZE.messages))
@@ -150,7 +150,7 @@ def test_2_replayed_through_a_kill(archiving: Archiving, run_job: RunJob) -> Non
     given = [str(archiving.table), "--stream", "AGAIN", "--map", "orders.>=again.orders.>"]
     given += ["-s", archiving.server.url]
     killed = archiving.command("replay", *given)
-    with Client(options(archiving.server.url)) as client:
+    with NatsClient(options(archiving.server.url)) as client:
         wait_until(lambda: count_in(client, "AGAIN") > 0 or not killed.is_running)
     killed.kill()
     done = run_job("replay", *given, "--json").outcome

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.failures.cluster import StandaloneCluster
 from tests.spark.failures.commands import SMALL, spark_environment
 from tests.spark.failures.held import check_once, count_in, in_archive, in_stream
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.torture, bounded]
 
 
 def test_a_worker_is_killed(
-    site: Path, tmp_path: Path, shared_server: JetStreamServer, client: Client
+    site: Path, tmp_path: Path, shared_server: JetStreamServer, client: NatsClient
 ) -> None:
     create(client, "CLUSTER", "cluster.>")
     create(client, "CLUSTER_COPY", "copy.cluster.>", duplicate_window=100_000_000)
@@ -70,7 +70,7 @@ def test_a_worker_is_killed(
     assert archived.equals(in_stream(shared_server.url, "CLUSTER"))
 
 
-def are_under_way(directory: Path, client: Client) -> bool:
-    """Return whether one query has copied some messages and the other has begun a batch."""
+def are_under_way(directory: Path, client: NatsClient) -> bool:
+    """Both queries are at it: one has copied some, the other one has begun a batch."""
     archiving = directory / "table" / "_natsd" / "checkpoint" / "offsets" / "0"
     return archiving.exists() and count_in(client, "CLUSTER_COPY") > MESSAGES // 5

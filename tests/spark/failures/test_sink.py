@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from natsd.spark.errors import ClientError
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.conftest import StartServer
 from tests.spark.failures.commands import Command
 from tests.spark.failures.held import check_once, count_in, in_stream
@@ -64,7 +64,7 @@ class Copying:
     def copied(self) -> int:
         """Return the number of messages in the target; 0 if the server is away."""
         try:
-            with Client(options(self.server.url)) as client:
+            with NatsClient(options(self.server.url)) as client:
                 return count_in(client, "TARGET")
         except ClientError:
             return 0
@@ -88,7 +88,7 @@ def test_each_message_is_copied_once(site: Path, tmp_path: Path, start_server: S
     chosen = random.Random(ROUNDS)
     server = start_server()
     copying = Copying(site, tmp_path, server)
-    with Client(options(server.url)) as client:
+    with NatsClient(options(server.url)) as client:
         create(client, "SOURCE", "orders.>")
         create(client, "TARGET", "copy.orders.>", duplicate_window=100_000_000)
     killed = []

@@ -13,8 +13,8 @@ from natsd.spark.jobs.errors import JobError
 from natsd.spark.jobs.progress import Advance
 from natsd.spark.jobs.table_files import TableFiles
 from natsd.spark.jobs.table_log import StreamRange
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import ClientOptions
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, publish
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def client_of(server: JetStreamServer) -> Client:
-    return Client(ConnectOptions(servers=(server.url,)))
+def client_of(server: JetStreamServer) -> NatsClient:
+    return NatsClient(ClientOptions(servers=(server.url,)))
 
 
 def orders(first: int, last: int, subject: str = "orders") -> list[tuple[str, bytes, bytes]]:

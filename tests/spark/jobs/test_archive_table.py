@@ -9,7 +9,14 @@ import pytest
 
 from natsd.spark.jobs.archive_table import ArchiveTable, small_files
 from natsd.spark.jobs.errors import JobError
-from natsd.spark.jobs.table_log import STATE_EVERY, AddedFile, Change, State, StreamRange, TableLog
+from natsd.spark.jobs.table_log import (
+    STATE_EVERY,
+    AddedFile,
+    StreamRange,
+    TableChange,
+    TableLog,
+    TableState,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,7 +123,7 @@ def test_a_change_that_was_cut_off_behind_the_log_is_recovered(
 ) -> None:
     table = create(spark, tmp_path / "t")
     with monkeypatch.context() as killed:
-        killed.setattr(State, "apply", raise_interrupt)
+        killed.setattr(TableState, "apply", raise_interrupt)
         with pytest.raises(KeyboardInterrupt):
             table.append(rows(spark, 1, 9))
 
@@ -140,7 +147,7 @@ def test_a_batch_that_did_not_reach_the_log_has_not_happened(
     assert sequences(spark.read.parquet(str(tmp_path / "t"))) == list(range(1, 13))
 
 
-def raise_interrupt(_self: object, _change: Change) -> None:
+def raise_interrupt(_self: object, _change: TableChange) -> None:
     raise KeyboardInterrupt
 
 
@@ -199,11 +206,11 @@ def test_the_log_is_read_from_its_last_state(spark: SparkSession, tmp_path: Path
         added = [AddedFile(f"f{number}", f"s{number}", 1)]
         removed = [f"f{number - 1}"] if number % 2 == 0 else []
         streams = {"S": StreamRange(number, number, 1)}
-        table._log.append(Change(number, "now", added, removed, streams))
+        table._log.append(TableChange(number, "now", added, removed, streams))
 
     log = TableLog(table._files)
 
-    assert log.state == State(
+    assert log.state == TableState(
         number=STATE_EVERY + 2,
         files=table.state.files,
         streams={"S": StreamRange(1, STATE_EVERY + 2, STATE_EVERY + 2)},

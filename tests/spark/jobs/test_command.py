@@ -18,7 +18,7 @@ from pyarrow.parquet import write_table
 from natsd.cli import pipeline
 from natsd.spark import session
 from natsd.spark.java import ADVICE, JavaMissing
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.conftest import RunJob
 from tests.spark.failures.commands import Command, Ended
 from tests.spark.failures.held import count_in, in_stream
@@ -63,8 +63,8 @@ def start(site: Path, tmp_path: Path) -> Iterator[StartCommand]:
 
 
 @pytest.fixture
-def stream(shared_server: JetStreamServer, client: Client, names: Names) -> str:
-    """Return the name of a stream with messages."""
+def stream(shared_server: JetStreamServer, client: NatsClient, names: Names) -> str:
+    """With messages."""
     name = names()
     create(client, name, f"{name}.>")
     with Publisher(shared_server.url, name, 0, MESSAGES):
@@ -77,7 +77,7 @@ def test_archived_replayed_transformed_and_reported(
     run_job: RunJob,
     tmp_path: Path,
     shared_server: JetStreamServer,
-    client: Client,
+    client: NatsClient,
     stream: str,
     names: Names,
 ) -> None:

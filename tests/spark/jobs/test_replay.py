@@ -11,7 +11,7 @@ import pytest
 from natsd.spark.jobs.archive import archive
 from natsd.spark.jobs.errors import JobError
 from natsd.spark.jobs.replay import replay
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.jobs.test_archive import client_of, orders
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, publish
@@ -30,7 +30,7 @@ def rows_of(spark: SparkSession, server: JetStreamServer, name: str) -> list[Any
     return list(source.orderBy("seq").collect())
 
 
-def messages_in(client: Client, name: str) -> int:
+def messages_in(client: NatsClient, name: str) -> int:
     return int(client.api(f"STREAM.INFO.{name}")["state"]["messages"])
 
 

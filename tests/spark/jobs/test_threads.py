@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from natsd.spark.jobs.archive import archive
 from natsd.spark.jobs.replay import replay
 from natsd.spark.jobs.transform import transform
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, publish
 
@@ -28,7 +28,7 @@ def test_in_threads_of_their_own(
     spark: SparkSession,
     tmp_path: Path,
     shared_server: JetStreamServer,
-    client: Client,
+    client: NatsClient,
     names: Names,
 ) -> None:
     source, target = names(), names()

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from natsd.core.subject import matches
-from natsd.spark.errors import ApiError, ClientError
+from natsd.spark.errors import ClientError, JetStreamApiError
 from natsd.spark.network.network_read import read_range
 from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.rows.columns import NAMES, arrow_schema
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import ClientOptions
 from tests.spark.rows.test_message_batch import rows_of
 from tests.spark.serving import (
     create,
@@ -71,7 +71,7 @@ def filled(
     directory = tmp_path_factory.mktemp("filled")
     serving = natsd_server if request.param == "natsd" else go_serving
     with serving(directory) as url:
-        with Client(options(url)) as client:
+        with NatsClient(options(url)) as client:
             for name, settings in (("FULL", {}), ("HOLES", {}), ("PLAIN", {"allow_direct": False})):
                 create(client, name, f"{name}.>", **settings)
                 lead = f"{name}."
@@ -101,7 +101,7 @@ def expected(stream: str, request: RangeRequest) -> list[dict[str, Any]]:
 
 
 def read(
-    url: str | ConnectOptions,
+    url: str | ClientOptions,
     request: RangeRequest,
     names: Sequence[str] = NAMES,
     **settings: Any,
@@ -140,7 +140,7 @@ def test_filters(filled: str, stream: str, filters: tuple[str, ...]) -> None:
 
 
 def is_old(url: str) -> bool:
-    with Client(options(url)) as client:
+    with NatsClient(options(url)) as client:
         return bool(client.info["version"].startswith(("2.9", "2.8")))
 
 
@@ -163,7 +163,7 @@ def test_times(filled: str) -> None:
     for stream in ("FULL", "PLAIN"):
         rows = read(filled, RangeRequest(stream, 1, COUNT), ["seq", "time", "time_ns"])
         assert all(row["time"] == row["time_ns"] // 1000 for row in rows)
-        with Client(options(filled)) as client:
+        with NatsClient(options(filled)) as client:
             state = client.api(f"STREAM.INFO.{stream}")["state"]
         first = datetime.fromtimestamp(rows[0]["time_ns"] // 10**9, UTC)
         assert state["first_ts"].startswith(first.strftime("%Y-%m-%dT%H:%M:%S"))
@@ -175,7 +175,7 @@ def test_times(filled: str) -> None:
 
 
 def test_data_loss(filled: str) -> None:
-    with Client(options(filled)) as client:
+    with NatsClient(options(filled)) as client:
         create(client, "LOSS", "loss", max_msgs=100)
         publish(client, [("loss", b"", b"%d" % at) for at in range(150)])
     try:
@@ -187,12 +187,12 @@ def test_data_loss(filled: str) -> None:
         assert read(filled, RangeRequest("LOSS", 20, 40, fail_on_data_loss=False)) == []
         assert len(read(filled, RangeRequest("LOSS", 51, 500))) == 100
     finally:
-        with Client(options(filled)) as client:
+        with NatsClient(options(filled)) as client:
             client.api("STREAM.DELETE.LOSS")
 
 
 def test_a_stream_that_is_purged_while_it_is_read(filled: str) -> None:
-    with Client(options(filled)) as client:
+    with NatsClient(options(filled)) as client:
         create(client, "PURGED", "purged")
         publish(client, [("purged", b"", bytes(1000)) for at in range(3000)])
         batches = read_range(
@@ -209,7 +209,7 @@ def test_a_work_queue_is_read_without_a_consumer(filled: str) -> None:
     """Servers from 2.11 on are read by direct gets, which remove no message."""
     if is_old(filled):
         pytest.skip("that needs 2.11")
-    with Client(options(filled)) as client:
+    with NatsClient(options(filled)) as client:
         create(client, "WORK", "work", retention="workqueue")
         publish(client, [("work", b"", b"%d" % at) for at in range(50)])
         rows = read(filled, RangeRequest("WORK", 1, 50), ["seq"])
@@ -221,13 +221,13 @@ def test_a_work_queue_is_read_without_a_consumer(filled: str) -> None:
 def test_nothing_to_read(filled: str) -> None:
     assert read(filled, RangeRequest("FULL", 5, 4)) == []
     assert read(filled, RangeRequest("FULL", COUNT + 1, COUNT + 9)) == []
-    with pytest.raises(ApiError, match="stream not found"):
+    with pytest.raises(JetStreamApiError, match="stream not found"):
         read(filled, RangeRequest("NONE", 1, 4))
 
 
 def test_no_consumer_stays(filled: str) -> None:
     read(filled, RangeRequest("PLAIN", 1, COUNT), max_rows=10)
-    with Client(options(filled)) as client:
+    with NatsClient(options(filled)) as client:
         client.flush()
         assert client.api("CONSUMER.NAMES.PLAIN")["total"] == 0
 
@@ -268,8 +268,8 @@ def test_last_of_each_subject(
 
 
 def test_last_of_many_subjects(filled: str) -> None:
-    """There are more subjects than one direct get answers; some change after the range."""
-    with Client(options(filled)) as client:
+    """More than one direct get answers with, some of them changed behind the range."""
+    with NatsClient(options(filled)) as client:
         create(client, "KEYS", "keys.>")
         first = [(f"keys.{at}", b"", b"1:%d" % at) for at in range(2500)]
         again = [(f"keys.{at}", b"", b"2:%d" % at) for at in range(0, 2500, 2)]
@@ -290,5 +290,5 @@ def test_last_of_many_subjects(filled: str) -> None:
                 (s, d) for s, _, d in first
             )
     finally:
-        with Client(options(filled)) as client:
+        with NatsClient(options(filled)) as client:
             client.api("STREAM.DELETE.KEYS")

@@ -9,7 +9,7 @@ import pytest
 
 from natsd.spark.network.network_read import read_range
 from natsd.spark.ranges import RangeRequest
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.failures.waiting import wait_until
 from tests.spark.serving import create, natsd_server, options, publish
 
@@ -26,7 +26,7 @@ def sequences(url: str, stream: str, **way: Any) -> list[int]:
 def test_through_a_domain(tmp_path: Path, direct: bool) -> None:
     jetstream = {"enabled": True, "store_dir": tmp_path, "domain": "hub"}
     with natsd_server(tmp_path, jetstream=jetstream) as url:
-        with Client(options(url, domain="hub")) as client:
+        with NatsClient(options(url, domain="hub")) as client:
             create(client, "ORDERS", "orders.>", allow_direct=direct)
             publish(client, [("orders.new", b"", b"%d" % n) for n in range(COUNT)])
         assert sequences(url, "ORDERS", domain="hub") == list(range(1, COUNT + 1))
@@ -35,7 +35,7 @@ def test_through_a_domain(tmp_path: Path, direct: bool) -> None:
 
 @pytest.mark.parametrize("mirror_direct", [True, False])
 def test_a_mirror(tmp_path: Path, mirror_direct: bool) -> None:
-    with natsd_server(tmp_path) as url, Client(options(url)) as client:
+    with natsd_server(tmp_path) as url, NatsClient(options(url)) as client:
         create(client, "ORDERS", "orders.>", allow_direct=True)
         publish(client, [("orders.new", b"", b"%d" % n) for n in range(COUNT)])
         mirror = {"name": "COPY", "mirror": {"name": "ORDERS"}, "mirror_direct": mirror_direct}

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from natsd.spark.options import ReadOptions
 from natsd.spark.reader.readers import batch_reader
 from natsd.spark.rows.columns import ddl
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, options, publish
 
@@ -36,11 +36,8 @@ def read(spark: SparkSession, shared_server: JetStreamServer) -> Read:
 
 @pytest.fixture(scope="module")
 def orders(shared_server: JetStreamServer) -> Iterator[str]:
-    """Yield a stream of COUNT messages: `o.<n mod 10>`, data `n`.
-
-    Every fourth has a header, and two are deleted.
-    """
-    with Client(options(shared_server.url)) as client:
+    """COUNT messages: `o.<n mod 10>`, data `n`, every fourth with a header, two of them deleted."""
+    with NatsClient(options(shared_server.url)) as client:
         fill(client, "ORDERS", "o")
         for sequence in (5, 500):
             client.api("STREAM.MSG.DELETE.ORDERS", {"seq": sequence})
@@ -48,7 +45,7 @@ def orders(shared_server: JetStreamServer) -> Iterator[str]:
         client.api("STREAM.DELETE.ORDERS")
 
 
-def fill(client: Client, name: str, prefix: str, count: int = COUNT, **settings: Any) -> None:
+def fill(client: NatsClient, name: str, prefix: str, count: int = COUNT, **settings: Any) -> None:
     create(client, name, f"{prefix}.>", **settings)
     header = b"NATS/1.0\r\nKind: a\r\nKind: b\r\n\r\n"
     publish(
@@ -129,7 +126,7 @@ def test_times_cut_rows_exactly(read: Read, orders: str) -> None:
     assert found == [seq for seq, time_ns in times.items() if start <= time_ns < end]
 
 
-def test_subjects_and_several_streams(read: Read, client: Client, names: Names) -> None:
+def test_subjects_and_several_streams(read: Read, client: NatsClient, names: Names) -> None:
     first, second = names(), names()
     fill(client, first, f"{first}.a", 20)
     fill(client, second, f"{second}.b", 20)
@@ -149,7 +146,7 @@ def test_the_last_of_each_subject(read: Read, orders: str) -> None:
 
 @pytest.mark.usefixtures("spark")  # it parses the schema
 def test_a_key_that_changes_before_it_is_read_is_not_missed(
-    shared_server: JetStreamServer, client: Client, names: Names
+    shared_server: JetStreamServer, client: NatsClient, names: Names
 ) -> None:
     name = names()
     create(client, name, f"{name}.>", max_msgs_per_subject=1)
@@ -166,7 +163,7 @@ def test_a_key_that_changes_before_it_is_read_is_not_missed(
 
 
 def test_what_was_purged_is_an_error_unless_it_may_be_lost(
-    read: Read, client: Client, names: Names
+    read: Read, client: NatsClient, names: Names
 ) -> None:
     stream = names()
     fill(client, stream, stream, 20)
@@ -246,7 +243,7 @@ def test_errors_say_what_and_where(read: Read, given: dict[str, str], said: str)
 @pytest.mark.parametrize("which", ["go_server", "old_go_server"])
 def test_nats_server(request: pytest.FixtureRequest, spark: SparkSession, which: str) -> None:
     server: JetStreamServer = request.getfixturevalue(which)
-    with Client(options(server.url)) as client:
+    with NatsClient(options(server.url)) as client:
         fill(client, "ORDERS", "o", 300)
 
     def load(**options: str) -> DataFrame:

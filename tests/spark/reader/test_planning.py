@@ -9,14 +9,15 @@ from natsd.spark.reader.planning import (
     SEQUENCES_PER_PART,
     WORTHWHILE_SEQUENCES,
     Cutting,
-    Span,
+    SequenceSpan,
     cut,
     share,
 )
 
 SPANS = st.lists(st.tuples(st.integers(1, 100), st.integers(0, 60)), max_size=4).map(
     lambda pairs: [
-        Span(f"S{number}", start, start + length) for number, (start, length) in enumerate(pairs)
+        SequenceSpan(f"S{number}", start, start + length)
+        for number, (start, length) in enumerate(pairs)
     ]
 )
 CUTTINGS = st.builds(
@@ -27,19 +28,19 @@ CUTTINGS = st.builds(
 )
 
 
-def sequences(spans: list[Span]) -> list[tuple[str, int]]:
+def sequences(spans: list[SequenceSpan]) -> list[tuple[str, int]]:
     return [(span.stream, number) for span in spans for number in range(span.start, span.end)]
 
 
 @given(SPANS, CUTTINGS)
-def test_parts_are_the_ranges_in_order(spans: list[Span], how: Cutting) -> None:
+def test_parts_are_the_ranges_in_order(spans: list[SequenceSpan], how: Cutting) -> None:
     parts = cut(spans, how)
     assert sequences(parts) == sequences(spans)
     assert all(part.length for part in parts)
 
 
 @given(SPANS, CUTTINGS)
-def test_parts_are_as_many_and_as_short_as_asked(spans: list[Span], how: Cutting) -> None:
+def test_parts_are_as_many_and_as_short_as_asked(spans: list[SequenceSpan], how: Cutting) -> None:
     parts = cut(spans, how)
     total = sum(span.length for span in spans)
     assert len(parts) >= min(how.parts_min or 0, total)
@@ -51,7 +52,7 @@ def test_parts_are_as_many_and_as_short_as_asked(spans: list[Span], how: Cutting
 
 def test_few_sequences_are_one_task_and_many_are_spread() -> None:
     def count(length: int) -> int:
-        return len(cut([Span("S", 1, 1 + length)], Cutting(cores=4)))
+        return len(cut([SequenceSpan("S", 1, 1 + length)], Cutting(cores=4)))
 
     assert count(WORTHWHILE_SEQUENCES) == 1
     assert count(WORTHWHILE_SEQUENCES + 1) == 2

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from natsd.spark.reader.queue_reader import Delivery, QueueError
-from natsd.spark.wire.client import Client
+from natsd.spark.reader.queue_reader import QueueDelivery, QueueError
+from natsd.spark.wire.client import NatsClient
 from tests.spark.reader.test_stream_read import Job, Names, messages
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, options, publish
@@ -31,18 +31,18 @@ class Queue(Job):
         del self.options["startingOffsets"]
 
 
-def left(client: Client, stream: str) -> int:
-    """Return the number of messages that the work queue still has."""
+def left(client: NatsClient, stream: str) -> int:
+    """Messages that the work queue still has."""
     return int(client.api(f"STREAM.INFO.{stream}")["state"]["messages"])
 
 
-def pending(client: Client, stream: str) -> tuple[int, int]:
-    """Return the numbers of unacknowledged and of undelivered messages."""
+def pending(client: NatsClient, stream: str) -> tuple[int, int]:
+    """Delivered but not acknowledged, and not delivered."""
     info = client.api(f"CONSUMER.INFO.{stream}.spark")
     return info["num_ack_pending"], info["num_pending"]
 
 
-def work_queue(client: Client, stream: str, count: int, **settings: Any) -> None:
+def work_queue(client: NatsClient, stream: str, count: int, **settings: Any) -> None:
     create(client, stream, f"{stream}.>", **{"retention": "workqueue"} | settings)
     publish(client, messages(stream, count))
 
@@ -50,7 +50,7 @@ def work_queue(client: Client, stream: str, count: int, **settings: Any) -> None
 def test_a_work_queue_is_emptied_batch_by_batch(
     spark: SparkSession,
     shared_server: JetStreamServer,
-    client: Client,
+    client: NatsClient,
     names: Names,
     tmp_path: Path,
 ) -> None:
@@ -78,7 +78,7 @@ def test_a_batch_that_did_not_commit_comes_again_and_is_not_acknowledged_before(
     """The user's function fails in the second batch; then the query is started again."""
     server = start_server() if which == "natsd" else request.getfixturevalue(which)
     job = Queue(spark, tmp_path, server.url, "WORK", maxMsgsPerTrigger="100")
-    with Client(options(server.url)) as client:
+    with NatsClient(options(server.url)) as client:
         work_queue(client, "WORK", 150)
         table = str(job.table)
 
@@ -109,7 +109,7 @@ def test_a_batch_that_did_not_commit_comes_again_and_is_not_acknowledged_before(
 def test_others_share_the_consumer_and_subjects_are_chosen(
     spark: SparkSession,
     shared_server: JetStreamServer,
-    client: Client,
+    client: NatsClient,
     names: Names,
     tmp_path: Path,
 ) -> None:
@@ -133,7 +133,7 @@ def test_others_share_the_consumer_and_subjects_are_chosen(
 def test_a_consumer_that_does_not_fit_is_refused(
     spark: SparkSession,
     shared_server: JetStreamServer,
-    client: Client,
+    client: NatsClient,
     names: Names,
     tmp_path: Path,
 ) -> None:
@@ -150,7 +150,7 @@ def test_a_consumer_that_does_not_fit_is_refused(
 
 
 def test_what_a_reply_subject_tells() -> None:
-    assert Delivery.of("$JS.ACK.S.c.1.42.7.1700000000.9") == Delivery(42, 9)
-    assert Delivery.of("$JS.ACK._.acc.S.c.1.42.7.1700000000.9.token") == Delivery(42, 9)
+    assert QueueDelivery.of("$JS.ACK.S.c.1.42.7.1700000000.9") == QueueDelivery(42, 9)
+    assert QueueDelivery.of("$JS.ACK._.acc.S.c.1.42.7.1700000000.9.token") == QueueDelivery(42, 9)
     with pytest.raises(QueueError, match="is no subject to acknowledge"):
-        Delivery.of("_INBOX.1.2")
+        QueueDelivery.of("_INBOX.1.2")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, options, publish
 
@@ -19,7 +19,7 @@ def test_a_store_directory(
     spark: SparkSession, start_server: Callable[[], JetStreamServer]
 ) -> None:
     server = start_server()
-    with Client(options(server.url)) as client:
+    with NatsClient(options(server.url)) as client:
         for name in ("A", "B"):
             create(client, name, f"{name}.>")
             publish(client, [(f"{name}.{n % 5}", b"", b"%d" % n) for n in range(200)])

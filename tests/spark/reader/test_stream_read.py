@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from natsd.spark import LagListener
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, options, publish
 
@@ -86,7 +86,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 def test_restarts_and_limits_lose_nothing_and_double_nothing(
     spark: SparkSession,
     shared_server: JetStreamServer,
-    client: Client,
+    client: NatsClient,
     names: Names,
     tmp_path: Path,
 ) -> None:
@@ -107,7 +107,7 @@ def test_restarts_and_limits_lose_nothing_and_double_nothing(
 def test_several_streams_one_of_which_comes_later_and_their_lag(
     spark: SparkSession,
     shared_server: JetStreamServer,
-    client: Client,
+    client: NatsClient,
     names: Names,
     tmp_path: Path,
 ) -> None:
@@ -137,7 +137,7 @@ def test_several_streams_one_of_which_comes_later_and_their_lag(
 def test_a_purge_while_a_query_is_down(
     spark: SparkSession,
     shared_server: JetStreamServer,
-    client: Client,
+    client: NatsClient,
     names: Names,
     tmp_path: Path,
 ) -> None:
@@ -158,7 +158,7 @@ def test_a_purge_while_a_query_is_down(
 def test_a_stream_made_anew_while_a_query_is_down(
     spark: SparkSession,
     shared_server: JetStreamServer,
-    client: Client,
+    client: NatsClient,
     names: Names,
     tmp_path: Path,
 ) -> None:
@@ -182,7 +182,7 @@ def test_a_stream_made_anew_while_a_query_is_down(
 def test_new_messages_only_is_the_default(
     spark: SparkSession,
     shared_server: JetStreamServer,
-    client: Client,
+    client: NatsClient,
     names: Names,
     tmp_path: Path,
 ) -> None:
@@ -203,7 +203,7 @@ def test_nats_server(
 ) -> None:
     server: JetStreamServer = request.getfixturevalue(which)
     job = Job(spark, tmp_path, server.url, stream="ORDERS", minPartitions="2")
-    with Client(options(server.url)) as client:
+    with NatsClient(options(server.url)) as client:
         create(client, "ORDERS", "ORDERS.>")
         publish(client, messages("ORDERS", 500))
         assert job.run() == [500]
@@ -217,7 +217,7 @@ def test_a_server_that_is_killed_and_comes_back(
     spark: SparkSession, start_server: Callable[[], JetStreamServer], tmp_path: Path
 ) -> None:
     server = start_server()
-    with Client(options(server.url)) as client:
+    with NatsClient(options(server.url)) as client:
         create(client, "ORDERS", "ORDERS.>")
         publish(client, messages("ORDERS", 300))
     job = Job(spark, tmp_path, server.url, stream="ORDERS", numRetries="8", maxMsgsPerTrigger="100")
@@ -226,7 +226,7 @@ def test_a_server_that_is_killed_and_comes_back(
         wait_for(lambda: query.lastProgress and query.lastProgress.numInputRows == 0)
         server.kill()
         server.start()
-        with Client(options(server.url)) as client:
+        with NatsClient(options(server.url)) as client:
             publish(client, messages("ORDERS", 200))
         wait_for(lambda: committed(query) == {"ORDERS": 501})
     finally:

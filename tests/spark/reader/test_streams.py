@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from natsd.spark.errors import ApiError, ConnectionLost, NoResponders
-from natsd.spark.reader.streams import Choice, StreamMissing, Streams
+from natsd.spark.errors import ConnectionLost, JetStreamApiError, NoResponders
+from natsd.spark.reader.streams import ServerStreams, StreamChoice, StreamMissing
 from natsd.spark.times import parse_time_ns
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.servers import JetStreamServer, find_go_server
 from tests.spark.serving import create, natsd_server, options, publish
 
@@ -36,7 +36,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def test_streams_and_times(url: str) -> None:
-    with Client(options(url)) as client:
+    with NatsClient(options(url)) as client:
         for name in ("B1", "A1", "C"):
             create(client, name, f"{name}.>")
         publish(client, [("A1.x", b"", b"%d" % n) for n in range(50)])
@@ -45,7 +45,7 @@ def test_streams_and_times(url: str) -> None:
             time_ns_of(client.api("STREAM.MSG.GET.A1", {"seq": seq})["message"]["time"])
             for seq in (19, 21, 50)
         ]
-    with Streams(options(url), Choice((), "[AB]1")) as streams:
+    with ServerStreams(options(url), StreamChoice((), "[AB]1")) as streams:
         states = streams.states()
         assert [(name, state.first, state.end) for name, state in states.items()] == [
             ("A1", 1, 51),
@@ -58,7 +58,7 @@ def test_streams_and_times(url: str) -> None:
         assert streams.sequence_at(state, times[2] + 1) == 51
         assert streams.sequence_at(state, 0) == 1
         assert streams.sequence_at(states["B1"], 0) == 1
-    with Streams(options(url), Choice(("C", "D"))) as streams:
+    with ServerStreams(options(url), StreamChoice(("C", "D"))) as streams:
         with pytest.raises(StreamMissing, match='there is no stream "D"'):
             streams.states()
 
@@ -70,7 +70,7 @@ class Failing:
         self.errors = list(errors)
         self.asked = 0
 
-    def __call__(self, client: Client) -> int:
+    def __call__(self, client: NatsClient) -> int:
         self.asked += 1
         if self.errors:
             raise self.errors.pop(0)
@@ -80,14 +80,14 @@ class Failing:
 def test_questions_are_asked_again(tmp_path: Path) -> None:
     slept: list[float] = []
     with natsd_server(tmp_path) as url:
-        streams = Streams(options(url), Choice(("A",)), sleep=slept.append)
+        streams = ServerStreams(options(url), StreamChoice(("A",)), sleep=slept.append)
         with streams:
-            passing = Failing(ConnectionLost("x"), ApiError(503, 10008, "for now"))
+            passing = Failing(ConnectionLost("x"), JetStreamApiError(503, 10008, "for now"))
             assert streams.ask(passing) > 0
             assert (passing.asked, slept) == (3, [0.02, 0.04])
             with pytest.raises(NoResponders):
                 streams.ask(Failing(*[NoResponders("x")] * 9))
-            refused = Failing(ApiError(404, 10059, "no stream"))
-            with pytest.raises(ApiError):
+            refused = Failing(JetStreamApiError(404, 10059, "no stream"))
+            with pytest.raises(JetStreamApiError):
                 streams.ask(refused)
             assert refused.asked == 1

@@ -15,7 +15,7 @@ import pytest
 
 from natsd.spark.sink.begin_records import LEASE_S
 from natsd.spark.sink.state_bucket import StateBucket
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from tests.spark.conftest import StartServer
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, options, publish
@@ -32,14 +32,14 @@ QUERY_S = 150
 
 
 @pytest.fixture
-def client(shared_server: JetStreamServer) -> Iterator[Client]:
-    with Client(options(shared_server.url)) as client:
+def client(shared_server: JetStreamServer) -> Iterator[NatsClient]:
+    with NatsClient(options(shared_server.url)) as client:
         yield client
         for name in client.api("STREAM.NAMES").get("streams") or ():
             client.api(f"STREAM.DELETE.{name}")
 
 
-def target(client: Client, name: str = "TARGET", prefix: str = "t") -> str:
+def target(client: NatsClient, name: str = "TARGET", prefix: str = "t") -> str:
     create(client, name, f"{prefix}.>", duplicate_window=WINDOW_NS)
     return name
 
@@ -54,11 +54,13 @@ def write(frame: DataFrame, url: str, mode: str = "append", **given: Any) -> Non
     frame.write.format("jetstream").mode(mode).options(servers=url, **given).save()
 
 
-def numbers(client: Client, name: str = "TARGET") -> list[int]:
+def numbers(client: NatsClient, name: str = "TARGET") -> list[int]:
     return sorted(int(data) for _, data in stored(client, name))
 
 
-def test_a_batch_write(spark: SparkSession, shared_server: JetStreamServer, client: Client) -> None:
+def test_a_batch_write(
+    spark: SparkSession, shared_server: JetStreamServer, client: NatsClient
+) -> None:
     target(client)
     frame = rows(spark).selectExpr(
         "map('Kind', data) AS HEADERS", "cast(data AS binary) AS data", "subject", "1 AS seq"
@@ -71,7 +73,7 @@ def test_a_batch_write(spark: SparkSession, shared_server: JetStreamServer, clie
 
 
 def test_records_of_unnamed_writes_that_were_killed_go_by_their_age(
-    spark: SparkSession, shared_server: JetStreamServer, client: Client
+    spark: SparkSession, shared_server: JetStreamServer, client: NatsClient
 ) -> None:
     target(client)
     bucket = StateBucket(client, "natsd_spark")
@@ -84,7 +86,7 @@ def test_records_of_unnamed_writes_that_were_killed_go_by_their_age(
 
 
 def test_a_transaction_is_written_once(
-    spark: SparkSession, shared_server: JetStreamServer, client: Client
+    spark: SparkSession, shared_server: JetStreamServer, client: NatsClient
 ) -> None:
     target(client)
     for version in (1, 1, 2, 1):
@@ -120,7 +122,7 @@ def test_what_cannot_be_written(
 
 @pytest.fixture
 def copying(
-    spark: SparkSession, shared_server: JetStreamServer, client: Client, tmp_path: Path
+    spark: SparkSession, shared_server: JetStreamServer, client: NatsClient, tmp_path: Path
 ) -> Callable[..., StreamingQuery]:
     """Return a function that starts or resumes a query from SOURCE to TARGET.
 
@@ -180,8 +182,8 @@ def breaking(number: int) -> Callable[[DataFrame], DataFrame]:
     )
 
 
-def wait_for_the_end(client: Client) -> None:
-    """Wait until the tasks that Spark gave up have ended, which may still start and have input."""
+def wait_for_the_end(client: NatsClient) -> None:
+    """Of what Spark gave up: its Python may not even have begun, and has input left."""
     bucket = StateBucket(client, "natsd_spark")
     deadline = time.monotonic() + 2 * LEASE_S
     while time.monotonic() < deadline:
@@ -200,7 +202,7 @@ def forget_commit(directory: Path, batch: int) -> None:
 
 
 def test_a_query_copies_a_stream_and_a_replayed_batch_is_known(
-    copying: Callable[..., StreamingQuery], client: Client, tmp_path: Path
+    copying: Callable[..., StreamingQuery], client: NatsClient, tmp_path: Path
 ) -> None:
     assert finished(copying()) == ""
     assert numbers(client) == list(range(COUNT))
@@ -214,7 +216,7 @@ def test_a_query_copies_a_stream_and_a_replayed_batch_is_known(
 
 @pytest.mark.usefixtures("small_batches")
 def test_a_batch_that_broke_in_the_middle_is_completed(
-    copying: Callable[..., StreamingQuery], client: Client
+    copying: Callable[..., StreamingQuery], client: NatsClient
 ) -> None:
     assert "as a broken executor" in finished(copying(breaking(600)))
     before = len(stored(client, "TARGET"))
@@ -225,7 +227,7 @@ def test_a_batch_that_broke_in_the_middle_is_completed(
 
 @pytest.mark.usefixtures("small_batches")
 def test_another_order_is_refused_with_advice(
-    spark: SparkSession, shared_server: JetStreamServer, client: Client
+    spark: SparkSession, shared_server: JetStreamServer, client: NatsClient
 ) -> None:
     target(client)
     frame = rows(spark, MANY).coalesce(1)
@@ -245,7 +247,7 @@ def test_another_order_is_refused_with_advice(
 
 @pytest.mark.usefixtures("small_batches")
 def test_another_order_is_fine_with_ids(
-    spark: SparkSession, shared_server: JetStreamServer, client: Client
+    spark: SparkSession, shared_server: JetStreamServer, client: NatsClient
 ) -> None:
     target(client)
     frame = rows(spark, MANY).selectExpr("*", "concat('row ', data) AS id")
@@ -263,11 +265,11 @@ def test_a_server_that_is_killed_while_a_query_writes(
 ) -> None:
     server = start_server()
     count = 30_000
-    with Client(options(server.url)) as client:
+    with NatsClient(options(server.url)) as client:
         create(client, "TARGET", "t.>", duplicate_window=WINDOW_NS)
 
     def kill() -> None:
-        with Client(options(server.url)) as watching:
+        with NatsClient(options(server.url)) as watching:
             while watching.api("STREAM.INFO.TARGET")["state"]["messages"] < count // 10:
                 pass
         server.kill()
@@ -278,7 +280,7 @@ def test_a_server_that_is_killed_while_a_query_writes(
     # Reconnecting must outlast a restart on a busy machine.
     write(rows(spark, count), server.url, maxInFlight=500, numRetries=8)
     killing.join()
-    with Client(options(server.url)) as client:
+    with NatsClient(options(server.url)) as client:
         assert client.api("STREAM.INFO.TARGET")["state"]["messages"] == count
     read = spark.read.format("jetstream").options(servers=server.url, stream="TARGET").load()
     assert read.select("data").distinct().count() == count
@@ -288,7 +290,7 @@ def test_a_server_that_is_killed_while_a_query_writes(
 def test_writes_to_nats_server(
     spark: SparkSession, go_server: JetStreamServer, tmp_path: Path
 ) -> None:
-    with Client(options(go_server.url)) as client:
+    with NatsClient(options(go_server.url)) as client:
         create(client, "SOURCE", "s.>")
         publish(client, [(f"s.{n % 7}", b"", b"%d" % n) for n in range(COUNT)])
         target(client)

@@ -20,17 +20,17 @@ from natsd.spark.errors import AuthorizationError
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.sink.begin_records import (
     BeginRecord,
-    Job,
-    Lease,
     TakenOver,
+    TaskLease,
     WriteError,
+    WriteJob,
     raise_fence,
 )
 from natsd.spark.sink.state_bucket import StateBucket, time_ns_of, token
 from natsd.spark.sink.stored_ids import read_headers
 from natsd.spark.sink.write_task import RowsDiffer, Written, write_task
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import ConnectOptions
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import ClientOptions
 from tests.spark.conftest import StartServer
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, go_server, go_serving, natsd_server, options
@@ -49,8 +49,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[Client]:
-    with Client(options(url)) as client:
+def client(url: str) -> Iterator[NatsClient]:
+    with NatsClient(options(url)) as client:
         create(client, "ORDERS", "orders.>", duplicate_window=WINDOW_NS)
         yield client
 
@@ -69,7 +69,7 @@ def broken(rows: list[Any], after: int, size: int = 10) -> Iterator[pa.RecordBat
     raise Broken
 
 
-def test_rows_are_stored_once_in_their_order(client: Client) -> None:
+def test_rows_are_stored_once_in_their_order(client: NatsClient) -> None:
     rows = [
         (f"orders.{at}", b"%d" % at, [("Kind", ["a", "b"])] if at % 2 else None) for at in range(95)
     ]
@@ -81,7 +81,7 @@ def test_rows_are_stored_once_in_their_order(client: Client) -> None:
     assert block == b"NATS/1.0\r\nNats-Msg-Id: q:0:0:1\r\nKind: a\r\nKind: b\r\n\r\n"
 
 
-def test_a_retry_sends_what_is_missing(client: Client) -> None:
+def test_a_retry_sends_what_is_missing(client: NatsClient) -> None:
     rows = numbered(100)
     connect = writing(client.options)
     with pytest.raises(Broken):
@@ -96,7 +96,7 @@ def test_a_retry_sends_what_is_missing(client: Client) -> None:
     assert len(stored(client, "ORDERS")) == 100
 
 
-def test_others_write_to_the_same_stream(client: Client) -> None:
+def test_others_write_to_the_same_stream(client: NatsClient) -> None:
     rows = numbered(50)
     connect = writing(client.options)
     with pytest.raises(Broken):
@@ -108,7 +108,7 @@ def test_others_write_to_the_same_stream(client: Client) -> None:
     assert sorted(stored(client, "ORDERS")) == sorted([*rows, *rows, ("orders.foreign", b"!")])
 
 
-def test_other_rows_are_refused_with_advice(client: Client) -> None:
+def test_other_rows_are_refused_with_advice(client: NatsClient) -> None:
     rows = numbered(50)
     connect = writing(client.options)
     with pytest.raises(Broken):
@@ -120,7 +120,7 @@ def test_other_rows_are_refused_with_advice(client: Client) -> None:
     assert stored(client, "ORDERS") == before
 
 
-def test_ids_may_come_in_any_order_and_partition(client: Client) -> None:
+def test_ids_may_come_in_any_order_and_partition(client: NatsClient) -> None:
     rows = [(f"orders.{at}", b"%d" % at, None, f"order {at}") for at in range(60)]
     connect = writing(client.options)
     write_task(connect, BY_ID, task(partition=0, run="one"), batches(rows[:20]))
@@ -138,12 +138,12 @@ def test_ids_may_come_in_any_order_and_partition(client: Client) -> None:
     assert b"Nats-Msg-Id: order 0\r\n" in base64.b64decode(message["hdrs"])
 
 
-def test_a_fenced_batch_is_not_even_read(client: Client) -> None:
+def test_a_fenced_batch_is_not_even_read(client: NatsClient) -> None:
     connect = writing(client.options)
     write_task(connect, PLAIN, task(version=7), batches(numbered(5)))
     bucket = StateBucket(client, "natsd_spark")
-    raise_fence(bucket, Job("q", 7))
-    raise_fence(bucket, Job("q", 6))  # the fence must not be lowered
+    raise_fence(bucket, WriteJob("q", 7))
+    raise_fence(bucket, WriteJob("q", 6))  # it does not sink
     past_the_window()
     for version in (6, 7):
         written = write_task(connect, PLAIN, task(version=version), batches(numbered(5)))
@@ -152,8 +152,8 @@ def test_a_fenced_batch_is_not_even_read(client: Client) -> None:
     assert len(stored(client, "ORDERS")) == 10
 
 
-def test_two_attempts_at_once_send_each_row_once(client: Client) -> None:
-    """The second attempt waits for the first, or resumes it; they never send both."""
+def test_two_attempts_at_once_send_each_row_once(client: NatsClient) -> None:
+    """The second waits for the first, or goes on where it was left: never both."""
     rows = numbered(3000)
     connect = writing(client.options)
     results: list[Written | Exception] = []
@@ -174,8 +174,8 @@ def test_two_attempts_at_once_send_each_row_once(client: Client) -> None:
     assert stored(client, "ORDERS") == rows
 
 
-def test_an_attempt_that_lost_its_lease_stops(client: Client) -> None:
-    """The attempt paused for longer than its lease, and another attempt did its work meanwhile."""
+def test_an_attempt_that_lost_its_lease_stops(client: NatsClient) -> None:
+    """It stood still for longer than a lease; another one did its work meanwhile."""
     rows = numbered(100)
     connect = writing(client.options, lease_s=0.2)
 
@@ -190,14 +190,14 @@ def test_an_attempt_that_lost_its_lease_stops(client: Client) -> None:
     assert stored(client, "ORDERS") == rows
 
 
-def test_a_killed_attempt_is_waited_for(client: Client) -> None:
-    """The record of a killed attempt has no end, so only the end of its lease frees it."""
+def test_a_killed_attempt_is_waited_for(client: NatsClient) -> None:
+    """Its record says nothing of an end: only the lease's time does."""
     bucket = StateBucket(client, "natsd_spark")
     record = BeginRecord(owner="killed", attempt=0, run="one", by_id=False)
-    lease = Lease(bucket, "begin.q.0.0", record, 0.5)
+    lease = TaskLease(bucket, "begin.q.0.0", record, 0.5)
     lease.begin()
     started = time.monotonic()
-    heir = Lease(bucket, "begin.q.0.0", replace(record, owner="heir"), 0.5)
+    heir = TaskLease(bucket, "begin.q.0.0", replace(record, owner="heir"), 0.5)
     heir.begin()
     assert time.monotonic() - started > 0.4
     assert heir.before is not None
@@ -206,7 +206,7 @@ def test_a_killed_attempt_is_waited_for(client: Client) -> None:
         lease.change(rows=1)
 
 
-def test_messages_that_are_gone_count_as_stored(client: Client) -> None:
+def test_messages_that_are_gone_count_as_stored(client: NatsClient) -> None:
     create(client, "LATEST", "latest.>", max_msgs_per_subject=1, duplicate_window=WINDOW_NS)
     rows = numbered(60, "latest.{}")
     connect = writing(client.options)
@@ -218,7 +218,7 @@ def test_messages_that_are_gone_count_as_stored(client: Client) -> None:
     assert client.api("STREAM.INFO.LATEST")["state"]["last_seq"] == 60
 
 
-def stored_now(client: Client, stream: str) -> dict[str, bytes]:
+def stored_now(client: NatsClient, stream: str) -> dict[str, bytes]:
     found = {}
     for at in range(5):
         body = {"last_by_subj": f"latest.{at}"}
@@ -227,7 +227,7 @@ def stored_now(client: Client, stream: str) -> dict[str, bytes]:
     return found
 
 
-def test_streams_are_found_by_subject(client: Client) -> None:
+def test_streams_are_found_by_subject(client: NatsClient) -> None:
     create(client, "BILLS", "bills.*", duplicate_window=WINDOW_NS)
     rows = [*numbered(20), *numbered(20, "bills.{}"), *numbered(20)]
     connect = writing(client.options)
@@ -254,7 +254,7 @@ def test_streams_are_found_by_subject(client: Client) -> None:
     ],
 )
 def test_refusals_are_one_line(
-    client: Client, settings: dict[str, Any], rows: list[Any], error: str
+    client: NatsClient, settings: dict[str, Any], rows: list[Any], error: str
 ) -> None:
     with pytest.raises(WriteError, match=error) as raised:
         write_task(writing(client.options, **settings), PLAIN, task(), batches(rows))
@@ -262,7 +262,7 @@ def test_refusals_are_one_line(
     assert stored(client, "ORDERS") == []
 
 
-def test_limits_are_told_and_what_was_stored_is_known(client: Client) -> None:
+def test_limits_are_told_and_what_was_stored_is_known(client: NatsClient) -> None:
     create(client, "FULL", "full.>", max_msgs=30, discard="new", duplicate_window=WINDOW_NS)
     rows = numbered(50, "full.{}")
     with pytest.raises(WriteError, match=r"maximum messages exceeded \(503/10077\): make room"):
@@ -275,7 +275,7 @@ def test_limits_are_told_and_what_was_stored_is_known(client: Client) -> None:
 
 
 def test_a_task_without_rows_asks_nobody() -> None:
-    nowhere = ConnectOptions(servers=("nats://127.0.0.1:1",))
+    nowhere = ClientOptions(servers=("nats://127.0.0.1:1",))
     assert write_task(writing(nowhere), PLAIN, task(), iter(())).rows == 0
 
 
@@ -287,7 +287,7 @@ def test_a_missing_permission_is_told(tmp_path: Path) -> None:
         { user: spark, password: s, permissions: { publish: ["$JS.>", "$KV.>"] } }
     ] }"""
     with go_serving(tmp_path, users) as url:
-        with Client(options(url, user="admin", password="a")) as client:
+        with NatsClient(options(url, user="admin", password="a")) as client:
             create(client, "ORDERS", "orders.>")
         connect = writing(options(url, user="spark", password="s"))
         with pytest.raises(AuthorizationError, match=r'Publish to "orders\.0"'):
@@ -297,7 +297,7 @@ def test_a_missing_permission_is_told(tmp_path: Path) -> None:
 def test_a_server_that_is_killed_while_rows_are_sent(start_server: StartServer) -> None:
     server = start_server()
     rows = numbered(40_000)
-    with Client(options(server.url)) as client:
+    with NatsClient(options(server.url)) as client:
         create(client, "ORDERS", "orders.>", duplicate_window=WINDOW_NS)
     connect = writing(options(server.url), ack_timeout_s=30.0, max_in_flight=2000)
     kills = iter((10_000, 25_000))
@@ -314,7 +314,7 @@ def test_a_server_that_is_killed_while_rows_are_sent(start_server: StartServer) 
                 kill_at = next(kills, 0)
 
     write_task(connect, PLAIN, task(), killing())
-    with Client(options(server.url)) as client:
+    with NatsClient(options(server.url)) as client:
         state = client.api("STREAM.INFO.ORDERS")["state"]
         assert state["messages"] == 40_000
         assert ids_of(client, connect.connect) == sorted(f"q:0:0:{at}" for at in range(40_000))
@@ -325,7 +325,7 @@ def restart(server: JetStreamServer) -> None:
     server.start()
 
 
-def ids_of(client: Client, connect: ConnectOptions) -> list[str]:
+def ids_of(client: NatsClient, connect: ClientOptions) -> list[str]:
     last = client.api("STREAM.INFO.ORDERS")["state"]["last_seq"]
     made = read_headers(connect, RangeRequest("ORDERS", 1, last))
     return sorted(

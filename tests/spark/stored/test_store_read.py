@@ -19,7 +19,7 @@ from natsd.jetstream.stream import files
 from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.stored import store_plan
 from natsd.spark.stored.offline import list_streams, plan_streams
-from natsd.spark.stored.store_hold import LOCK_NAME, InUse
+from natsd.spark.stored.store_lock import LOCK_NAME, InUse
 from natsd.spark.stored.store_plan import StoreDirectory, difference
 from natsd.spark.stored.store_read import read_store
 from natsd.spark.stored.stored_ranges import (

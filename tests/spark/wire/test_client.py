@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from natsd.spark.errors import (
-    ApiError,
     AuthorizationError,
     ConnectError,
     ConnectionLost,
+    JetStreamApiError,
     NoResponders,
     RequestTimeout,
 )
-from natsd.spark.wire.client import Client
-from natsd.spark.wire.connecting import Address, ConnectOptions, InvalidServer, parse_server
+from natsd.spark.wire.client import NatsClient
+from natsd.spark.wire.connecting import Address, ClientOptions, InvalidServer, parse_server
 from tests.spark.serving import (
     create,
     go_server,
@@ -38,7 +38,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_request_is_answered_by_a_subscriber(url: str) -> None:
-    with Client(options(url)) as asker, Client(options(url)) as helper:
+    with NatsClient(options(url)) as asker, NatsClient(options(url)) as helper:
         asked = helper.subscribe("help")
         helper.flush()
         asker.publish("help", b"?", "answers.here", b"NATS/1.0\r\nA: 1\r\n\r\n")
@@ -48,13 +48,13 @@ def test_a_request_is_answered_by_a_subscriber(url: str) -> None:
 
 
 def test_errors_of_requests(url: str) -> None:
-    with Client(options(url)) as client:
+    with NatsClient(options(url)) as client:
         with pytest.raises(NoResponders, match="nobody answers"):
             client.request("nobody.here")
         client.subscribe("silence")
         with pytest.raises(RequestTimeout, match="silence"):
             client.request("silence", timeout_s=0.05)
-        with pytest.raises(ApiError, match="stream not found") as error:
+        with pytest.raises(JetStreamApiError, match="stream not found") as error:
             client.api("STREAM.INFO.NONE")
         assert (error.value.code, error.value.err_code) == (404, 10059)
         assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
@@ -62,20 +62,20 @@ def test_errors_of_requests(url: str) -> None:
 
 
 def test_another_domain_is_named_in_the_error(url: str) -> None:
-    with Client(options(url, domain="hub")) as client:
+    with NatsClient(options(url, domain="hub")) as client:
         with pytest.raises(NoResponders, match=r'"\$JS.hub.API"'):
             client.api("INFO")
 
 
 def test_many_messages_go_both_ways(url: str) -> None:
-    with Client(options(url)) as client:
+    with NatsClient(options(url)) as client:
         create(client, "S", "s.>")
         publish(client, [(f"s.{at}", b"", b"x" * at) for at in range(3000)])
         assert client.api("STREAM.INFO.S")["state"]["messages"] == 3000
 
 
 def test_a_frame_larger_than_the_buffer(tmp_path: Path) -> None:
-    with natsd_server(tmp_path, max_payload=8 << 20) as url, Client(options(url)) as client:
+    with natsd_server(tmp_path, max_payload=8 << 20) as url, NatsClient(options(url)) as client:
         inbox = client.subscribe("large")
         for size in (7 << 20, 1, 3 << 20):
             client.publish("large", b"x" * size)
@@ -88,16 +88,16 @@ def test_a_frame_larger_than_the_buffer(tmp_path: Path) -> None:
 def test_wrong_password_is_said_in_one_line_without_it(tmp_path: Path) -> None:
     with go_serving(tmp_path, "authorization { user: a, password: secret }") as url:
         with pytest.raises(AuthorizationError, match="Authorization Violation") as error:
-            Client(options(url, user="a", password="hunter2"))
+            NatsClient(options(url, user="a", password="hunter2"))
         assert "hunter2" not in str(error.value)
         host = url.removeprefix("nats://")
-        with Client(options(f"nats://a:secret@{host}")) as client:
+        with NatsClient(options(f"nats://a:secret@{host}")) as client:
             client.flush()
 
 
 def test_secrets_are_not_shown() -> None:
     shown = repr(
-        ConnectOptions(servers=("nats://a:hunter2@h",), password="hunter3", token="hunter4")
+        ClientOptions(servers=("nats://a:hunter2@h",), password="hunter3", token="hunter4")
     ) + repr(parse_server("nats://a:hunter2@h"))
     assert "hunter" not in shown
     with pytest.raises(InvalidServer) as error:
@@ -127,20 +127,20 @@ def test_what_is_no_address(text: str) -> None:
 def test_the_next_server_is_tried(url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nobody = f"nats://127.0.0.1:{closed.getsockname()[1]}"
-    with Client(options(nobody, url)) as client:
+    with NatsClient(options(nobody, url)) as client:
         client.flush()
     with pytest.raises(ConnectError, match="refused"):
-        Client(options(nobody))
+        NatsClient(options(nobody))
 
 
 def test_a_lost_connection_is_said_and_can_be_made_anew(tmp_path: Path) -> None:
     with natsd_server(tmp_path / "1") as first, natsd_server(tmp_path / "2") as second:
-        with Client(options(first, second)) as client:
+        with NatsClient(options(first, second)) as client:
             client.connection.socket.shutdown(socket.SHUT_RDWR)
             with pytest.raises(ConnectionLost):
                 client.receive(time.monotonic() + 5)
             client.reconnect()
-            assert client.where == second.removeprefix("nats://")
+            assert client.server_address == second.removeprefix("nats://")
             client.api("INFO")
 
 
@@ -158,5 +158,5 @@ def test_who_does_not_speak_nats(greeting: bytes) -> None:
         thread = threading.Thread(target=greet)
         thread.start()
         with pytest.raises(ConnectError):
-            Client(options(url, retries=0))
+            NatsClient(options(url, retries=0))
         thread.join()

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.spark.errors import ProtocolViolation
-from natsd.spark.network.range_intakes import DirectIntake, PullIntake, RangeIntake
+from natsd.spark.network.range_decoders import DirectDecoder, PullDecoder, RangeDecoder
 from natsd.spark.rows.arrow import BatchWrapper
 from natsd.spark.rows.columns import NAMES
 from natsd.spark.rows.message_batch import MessageBatch
-from natsd.spark.wire.frames import Control, FrameParser, Message
+from natsd.spark.wire.frames import Control, FrameParser, ReceivedMessage
 from tests.fuzz.fuzz_spark_frames import check, hmsg
 from tests.spark.rows.test_message_batch import block, headers_of, rows_of
 
@@ -76,17 +76,17 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
-def read(intake: RangeIntake, pieces: list[bytes]) -> list[dict[str, Any]]:
+def read(decoder: RangeDecoder, pieces: list[bytes]) -> list[dict[str, Any]]:
     parser, wrapper = FrameParser(), BatchWrapper(NAMES)
-    parser.attach(1, intake)
+    parser.attach(1, decoder)
     rows: list[dict[str, Any]] = []
     for piece in pieces:
         parser.feed(piece)
         while (event := parser.next()) is not None:
-            assert event is intake
-            if intake.batch.is_full:
-                rows += rows_of(wrapper.take(intake.batch))
-    return rows + rows_of(wrapper.take(intake.batch))
+            assert event is decoder
+            if decoder.batch.is_full:
+                rows += rows_of(wrapper.take(decoder.batch))
+    return rows + rows_of(wrapper.take(decoder.batch))
 
 
 MESSAGES = st.lists(st.tuples(st.integers(1, 9), SUBJECTS, TIMES, LINES, DATA), max_size=8)
@@ -100,9 +100,9 @@ def test_rows_are_what_was_sent(
 ) -> None:
     batch = MessageBatch(NAMES, max_rows=3)
     batch.stream = "S"
-    pull, is_bare = PullIntake(batch, after, upto), len(places) % 2 == 0
+    pull, is_bare = PullDecoder(batch, after, upto), len(places) % 2 == 0
     pull.is_bare = is_bare
-    intake = DirectIntake(batch, after, upto) if direct else pull
+    decoder = DirectDecoder(batch, after, upto) if direct else pull
     data, sequence, rows = b"", 0, []
     for number, (step, subject, time_ns, lines, payload) in enumerate(messages, 1):
         sequence += step
@@ -124,9 +124,9 @@ def test_rows_are_what_was_sent(
                     "data": payload,
                 }
             )
-    assert read(intake, cut(data, places)) == rows
-    assert intake.frames == len(messages)
-    assert intake.is_complete == (max(after, sequence) >= upto)
+    assert read(decoder, cut(data, places)) == rows
+    assert decoder.frames == len(messages)
+    assert decoder.is_complete == (max(after, sequence) >= upto)
 
 
 FIELDS = st.sampled_from([b"MSG", b"HMSG", b"msg", b"PING", b"a", b"1", b"2", b"3", b"0", b"12"])
@@ -156,7 +156,7 @@ def test_messages_and_control_lines() -> None:
     ))  # fmt: skip
     assert isinstance(info, Control)
     assert (info.verb, info.text) == ("INFO", '{"a":1}')
-    assert isinstance(message, Message)
+    assert isinstance(message, ReceivedMessage)
     assert (message.sid, message.subject, message.reply, message.data) == (7, "a", "b", b"hi")
     assert (message.status, message.header("a")) == (503, "b c")
     assert isinstance(ping, Control)
@@ -194,14 +194,14 @@ def test_an_answer_that_does_not_say_which_message_it_is(change: tuple[bytes, by
     frame = direct_frame(5, "a", 10**18, [], b"x")
     headers, data = frame.split(b"\r\n", 1)[1][:-2][:-1].replace(*change), b"x"
     with pytest.raises(ProtocolViolation, match="which message"):
-        read(DirectIntake(MessageBatch(NAMES), 0, 9), [hmsg(1, headers, data)])
+        read(DirectDecoder(MessageBatch(NAMES), 0, 9), [hmsg(1, headers, data)])
 
 
 def test_a_delivery_that_is_missing_is_seen() -> None:
-    intake = PullIntake(MessageBatch(NAMES), 0, 99)
+    decoder = PullDecoder(MessageBatch(NAMES), 0, 99)
     frames = [pull_frame(number, number, "a", 1, [], b"") for number in (1, 2, 4)]
-    assert len(read(intake, frames)) == 2
-    assert intake.is_out_of_order
+    assert len(read(decoder, frames)) == 2
+    assert decoder.is_out_of_order
 
 
 USUAL = b"HMSG in.1 7 12 15\r\nNATS/1.0\r\n\r\nabc\r\n"
@@ -227,7 +227,7 @@ def test_a_line_like_the_one_before_is_not_mistaken_for_it(
     parser = FrameParser()
     parser.feed(USUAL + USUAL + frame + USUAL)
     found = [parser.next() for _ in range(4)]
-    assert all(isinstance(message, Message) for message in found)
+    assert all(isinstance(message, ReceivedMessage) for message in found)
     assert [message.data for message in found] == [b"abc", b"abc", data, b"abc"]
     assert (found[2].sid, found[2].subject, found[2].reply) == (sid, subject, reply)
     assert (found[3].sid, found[3].subject, found[3].reply) == (7, "in.1", "")
@@ -237,12 +237,12 @@ def test_a_line_like_the_one_before_is_not_mistaken_for_it(
 def test_a_line_like_the_one_before_is_no_better_for_it(lengths: bytes) -> None:
     parser = FrameParser()
     parser.feed(USUAL + b"HMSG in.1 7 %b\r\nNATS/1.0\r\n\r\nabc\r\n" % lengths)
-    assert isinstance(parser.next(), Message)
+    assert isinstance(parser.next(), ReceivedMessage)
     with pytest.raises(ProtocolViolation):
         parser.next()
 
 
 @given(TIMES)
 def test_times(time_ns: int) -> None:
-    rows = read(DirectIntake(MessageBatch(NAMES), 0, 9), [direct_frame(1, "a", time_ns, [], b"")])
+    rows = read(DirectDecoder(MessageBatch(NAMES), 0, 9), [direct_frame(1, "a", time_ns, [], b"")])
     assert rows[0]["time_ns"] == time_ns

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from natsd.spark.errors import AuthorizationError, ConnectError
-from natsd.spark.wire.client import Client
+from natsd.spark.wire.client import NatsClient
 from natsd.spark.wire.connecting import parse_server
 from natsd.spark.wire.connection import proof, tls_context
 from natsd.spark.wire.signing import BadKey, Seed, parse_seed, read_credentials
@@ -101,15 +101,17 @@ def test_tls(tmp_path: Path, first: bool) -> None:
     config = f'tls {{ cert_file: "{cert}", key_file: "{key}", {handshake} }}'
     with go_serving(tmp_path / "go", config) as url:
         trusted = {"tls_ca": authority.file, "tls_handshake_first": first, "retries": 0}
-        with Client(options(url, **trusted)) as client:
+        with NatsClient(options(url, **trusted)) as client:
             assert isinstance(client.connection.socket, ssl.SSLSocket)
             assert client.api("INFO")["streams"] == 0
         with pytest.raises(ConnectError, match=r"TLS: (self-signed|unable)"):
-            Client(options(url, tls=True, tls_handshake_first=first, retries=0))
-        with Client(options(url, tls_insecure=True, tls=True, tls_handshake_first=first)) as client:
+            NatsClient(options(url, tls=True, tls_handshake_first=first, retries=0))
+        with NatsClient(
+            options(url, tls_insecure=True, tls=True, tls_handshake_first=first)
+        ) as client:
             client.flush()
         with pytest.raises(ConnectError, match="elsewhere"):
-            Client(options(url, tls_server_name="elsewhere", **trusted))
+            NatsClient(options(url, tls_server_name="elsewhere", **trusted))
 
 
 def is_new() -> bool:
@@ -126,17 +128,17 @@ def test_mutual_tls(tmp_path: Path) -> None:
     config = f"tls {{ {files}, verify: true }}"
     with go_serving(tmp_path / "go", config) as url:
         settings = {"tls_ca": authority.file, "retries": 0}
-        with Client(options(url, tls_cert=mine[0], tls_key=mine[1], **settings)) as client:
+        with NatsClient(options(url, tls_cert=mine[0], tls_key=mine[1], **settings)) as client:
             client.flush()
         with pytest.raises(ConnectError):
-            Client(options(url, **settings))
+            NatsClient(options(url, **settings))
 
 
 @needs_go
 def test_tls_that_is_not_offered(tmp_path: Path) -> None:
     with go_serving(tmp_path) as url:
         with pytest.raises(ConnectError, match="does not offer TLS"):
-            Client(options(url, tls=True, retries=0))
+            NatsClient(options(url, tls=True, retries=0))
 
 
 def test_files_of_tls_that_are_not_there(tmp_path: Path) -> None:
@@ -195,18 +197,18 @@ def test_user_token_and_nkey(tmp_path: Path) -> None:
     users = f'authorization {{ users: [ {{user: a, password: b}}, {{nkey: "{seed.public}"}} ] }}'
     with go_serving(tmp_path / "1", users) as url:
         for settings in ({"user": "a", "password": "b"}, {"nkey": str(tmp_path / "user.nk")}):
-            with Client(options(url, **settings)) as client:
+            with NatsClient(options(url, **settings)) as client:
                 client.flush()
         stranger, text = new_seed(USER)
         (tmp_path / "other.nk").write_text(text)
         with pytest.raises(AuthorizationError, match="Authorization Violation") as error:
-            Client(options(url, nkey=str(tmp_path / "other.nk")))
+            NatsClient(options(url, nkey=str(tmp_path / "other.nk")))
         assert text not in str(error.value)
         assert stranger.public != seed.public
     with go_serving(tmp_path / "2", "authorization { token: t0k }") as url:
-        with Client(options(url, token="t0k")) as client:
+        with NatsClient(options(url, token="t0k")) as client:
             client.flush()
-        with Client(options(url.replace("://", "://t0k@"))) as client:
+        with NatsClient(options(url.replace("://", "://t0k@"))) as client:
             client.flush()
 
 
@@ -234,10 +236,10 @@ def test_credentials(tmp_path: Path) -> None:
     )
     assert read_credentials(str(file)) == (user_jwt, user)
     with go_serving(tmp_path / "go", config) as url:
-        with Client(options(url, credentials=str(file))) as client:
+        with NatsClient(options(url, credentials=str(file))) as client:
             client.flush()
         with pytest.raises(AuthorizationError):
-            Client(options(url))
+            NatsClient(options(url))
 
 
 @pytest.mark.parametrize("text", ["", "nothing here", "SUAMAAA", "S" + "A" * 57])
@@ -258,7 +260,7 @@ def test_permissions(tmp_path: Path) -> None:
     )
     with go_serving(tmp_path, config) as url:
         mine = {"user": "a", "password": "b", "inbox_prefix": "_INBOX_a"}
-        with Client(options(url, **mine)) as client:
+        with NatsClient(options(url, **mine)) as client:
             with pytest.raises(AuthorizationError, match=r'Publish to "\$JS.API.INFO"'):
                 client.api("INFO")
             inbox = client.subscribe("mine.*")

@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from natsd.spark.errors import ApiError, ClientError, RequestTimeout
-from natsd.spark.network.range_intakes import RangeIntake
+from natsd.spark.errors import ClientError, JetStreamApiError, RequestTimeout
+from natsd.spark.network.range_decoders import RangeDecoder
 from natsd.spark.ranges import DataLoss, RangeRequest
 from natsd.spark.rows.arrow import BatchWrapper
 from natsd.spark.rows.message_batch import MessageBatch
-from natsd.spark.wire.client import Client, Subscription, decode_answer
-from natsd.spark.wire.frames import Intake, Message
+from natsd.spark.wire.client import ClientSubscription, NatsClient, decode_answer
+from natsd.spark.wire.frames import FrameHandler, ReceivedMessage
 
 NO_MESSAGE: Final = 10037
 IDLE_BYTES_MAX: Final = 1024
@@ -37,7 +37,7 @@ class Lagging(ClientError):
     """The replica that answered does not have all messages yet."""
 
 
-class StreamInfo:
+class StreamReadInfo:
     """The parts of an answer to STREAM.INFO that a read needs.
 
     `first` and `last` are sequences; `is_kept`: retention is by limits, so reads have no effect on
@@ -55,7 +55,7 @@ class StreamInfo:
         self.server_version = version_of(str(server.get("version", "")))
 
 
-class Reading:
+class RangeProgress:
     """State of the read of one range, across reconnects.
 
     `last` is the last sequence that was read, `target` the last sequence to read.
@@ -63,7 +63,7 @@ class Reading:
 
     def __init__(
         self,
-        client: Client,
+        client: NatsClient,
         request: RangeRequest,
         names: tuple[str, ...],
         max_rows: int,
@@ -77,7 +77,7 @@ class Reading:
         self.last = request.first_sequence - 1
         self.batch = self.new_batch()
         self._wrapper = BatchWrapper(names)
-        self.info: StreamInfo
+        self.info: StreamReadInfo
         self.target = 0
         self._loss = LossWatch(self)
 
@@ -106,7 +106,7 @@ class Reading:
     def begin(self) -> None:
         """Request the stream's state, at the start and after each failure.
 
-        Raises DataLoss, ApiError, ClientError.
+        Raises DataLoss, JetStreamApiError, ClientError.
         """
         self.info = self.read_info(self.client.api(f"STREAM.INFO.{self.request.stream}"))
         self.target = min(self.request.last_sequence, self.info.last)
@@ -114,13 +114,13 @@ class Reading:
             self._loss.check(self.last + 1, self.info.first)
             self._loss.begin()
 
-    def read_info(self, answer: dict[str, Any]) -> StreamInfo:
+    def read_info(self, answer: dict[str, Any]) -> StreamReadInfo:
         """Parse an answer to STREAM.INFO. Raises ClientError if it is malformed."""
         try:
-            return StreamInfo(answer, self.client.info)
+            return StreamReadInfo(answer, self.client.info)
         except (KeyError, TypeError, ValueError):
             raise ClientError(
-                f"{self.client.where}: the answer to STREAM.INFO is not understood"
+                f"{self.client.server_address}: the answer to STREAM.INFO is not understood"
             ) from None
 
     def verify_end(self) -> None:
@@ -132,8 +132,8 @@ class Reading:
             found = self._next_of_leader(subject)
             if found is not None and found <= self.target:
                 raise Lagging(
-                    f'{self.client.where}: a replica of stream "{self.request.stream}" has not '
-                    f"caught up: message {found} is missing there"
+                    f'{self.client.server_address}: a replica of stream "{self.request.stream}" '
+                    f"has not caught up: message {found} is missing there"
                 )
         self.last = max(self.last, self.target)
 
@@ -143,19 +143,19 @@ class Reading:
         try:
             answer = self.client.api(f"STREAM.MSG.GET.{self.request.stream}", body)
             return int(answer["message"]["seq"])
-        except ApiError as error:
+        except JetStreamApiError as error:
             if error.err_code == NO_MESSAGE:
                 return None
             raise
         except (KeyError, TypeError, ValueError):
             raise ClientError(
-                f"{self.client.where}: the answer to STREAM.MSG.GET is not understood"
+                f"{self.client.server_address}: the answer to STREAM.MSG.GET is not understood"
             ) from None
 
     # Received events
 
-    def receive(self) -> Intake | None:
-        """Wait for the next event; return the intake that stopped, or None for a message.
+    def receive(self) -> FrameHandler | None:
+        """Wait for the next event; return the decoder that stopped, or None for a message.
 
         Raises RequestTimeout if the server sends no data within a request timeout.
         """
@@ -163,33 +163,33 @@ class Reading:
             connection = self.client.connection
             before = connection.received_bytes
             event = self.client.receive(time.monotonic() + self.client.options.request_timeout_s)
-            if isinstance(event, Message):
+            if isinstance(event, ReceivedMessage):
                 self._loss.answered()
                 return None
             if event is not None:
                 return event
             if connection.received_bytes - before < IDLE_BYTES_MAX:
                 raise RequestTimeout(
-                    f'{self.client.where}: stream "{self.request.stream}" does not answer: '
-                    "if the server is slow, raise requestTimeout"
+                    f'{self.client.server_address}: stream "{self.request.stream}" does not '
+                    "answer: if the server is slow, raise requestTimeout"
                 )
 
-    def passed(self, intake: RangeIntake) -> None:
-        """Advance `last` to the intake's last row, which is in the batch."""
-        self.last = max(self.last, min(intake.last, intake.upto))
+    def passed(self, decoder: RangeDecoder) -> None:
+        """Advance `last` to the decoder's last row, which is in the batch."""
+        self.last = max(self.last, min(decoder.last, decoder.upto))
 
-    def look_at_gaps(self, intake: RangeIntake) -> None:
+    def check_gaps(self, decoder: RangeDecoder) -> None:
         """Check at the end of a request whether missing sequences were holes or are lost."""
         minds = self.request.fail_on_data_loss and not self.request.last_per_subject
-        if intake.missing_from and minds:
-            self._loss.ask(intake.missing_from)
-            intake.missing_from = 0
+        if decoder.missing_from and minds:
+            self._loss.ask(decoder.missing_from)
+            decoder.missing_from = 0
 
-    def leave(self, intake: RangeIntake) -> None:
+    def leave(self, decoder: RangeDecoder) -> None:
         """Record the rows of a request that ended or failed, and its unchecked gap for later."""
-        self.passed(intake)
-        if intake.missing_from:
-            self._loss.note(intake.missing_from)
+        self.passed(decoder)
+        if decoder.missing_from:
+            self._loss.note(decoder.missing_from)
 
     def wait_for_gaps(self) -> None:
         """Wait until all gaps are checked. Raises DataLoss."""
@@ -204,9 +204,9 @@ class LossWatch:
     One STREAM.INFO request is pending at a time; gaps found meanwhile wait for the next one.
     """
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._answers: Subscription | None = None
+    def __init__(self, progress: RangeProgress) -> None:
+        self._progress = progress
+        self._answers: ClientSubscription | None = None
         self._asked = 0
         self._next = 0
 
@@ -219,7 +219,7 @@ class LossWatch:
         """Check the known gaps against the STREAM.INFO just received on a new connection."""
         for missing in (self._asked, self._next):
             if missing:
-                self.check(missing, self._reading.info.first)
+                self.check(missing, self._progress.info.first)
         self._answers = None
         self._asked = self._next = 0
 
@@ -232,7 +232,7 @@ class LossWatch:
         if self._asked:
             self._next = self._next or missing
             return
-        client, stream = self._reading.client, self._reading.request.stream
+        client, stream = self._progress.client, self._progress.request.stream
         if self._answers is None:
             self._answers = client.subscribe(client.new_inbox())
         self._asked = missing
@@ -244,14 +244,14 @@ class LossWatch:
             return
         answer = decode_answer(self._answers.pending.popleft().data, "STREAM.INFO")
         asked, self._asked = self._asked, 0
-        self.check(asked, self._reading.read_info(answer).first)
+        self.check(asked, self._progress.read_info(answer).first)
         if self._next:
             following, self._next = self._next, 0
             self.ask(following)
 
     def check(self, missing: int, first: int) -> None:
         """Raise DataLoss if the stream begins at `first`, behind the wanted sequence `missing`."""
-        request = self._reading.request
+        request = self._progress.request
         if request.fail_on_data_loss and missing < first and missing <= request.last_sequence:
             raise DataLoss(request.stream, missing, min(first - 1, request.last_sequence))
 

@@ -21,7 +21,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 from libc.string cimport memchr, memcmp
 
 from natsd.core.decimal cimport read_decimal
-from natsd.spark.wire.frames cimport GO_ON, STOP, Frame
+from natsd.spark.wire.frames cimport GO_ON, STOP, MessageFrame
 from natsd.spark.rows.message_batch cimport MessageBatch
 from natsd.spark.network.time_stamp cimport read_time_stamp
 
@@ -43,7 +43,7 @@ cdef enum Name:                 # headers that servers add, in the server's orde
     MSG_SIZE
 
 
-cdef class RangeIntake(Intake):
+cdef class RangeDecoder(FrameHandler):
     """Base of both parsers: which rows are wanted, and what was received.
 
     Rows begin behind the sequence `after` and end with `upto`; `start_ns` (inclusive) and `end_ns`
@@ -126,7 +126,7 @@ cdef class RangeIntake(Intake):
     cdef bint is_reached(self) noexcept nogil:
         return self.last >= self.upto and not self.has_late
 
-    cdef int keep_status(self, const Frame* frame) except -1 nogil:
+    cdef int keep_status(self, const MessageFrame* frame) except -1 nogil:
         """Store the status of the frame; return False if it has none."""
         cdef const char* code = frame.headers + STATUS_AT
         if frame.headers_len < STATUS_AT + 3 or code[-1] != c" " or not is_code(code):
@@ -139,10 +139,10 @@ cdef class RangeIntake(Intake):
         return True
 
 
-cdef class DirectIntake(RangeIntake):
+cdef class DirectDecoder(RangeDecoder):
     """Parser of the answers to one batched DIRECT.GET."""
 
-    cdef int take(self, const Frame* frame) except -1 nogil:
+    cdef int take(self, const MessageFrame* frame) except -1 nogil:
         cdef Described described
         if self.keep_status(frame):
             return STOP
@@ -156,7 +156,7 @@ cdef class DirectIntake(RangeIntake):
             frame.headers, described.own_len, frame.data, frame.data_len,
         )
 
-    cdef bint describe_bare(self, const Frame* frame, Described* to) noexcept nogil:
+    cdef bint describe_bare(self, const MessageFrame* frame, Described* to) noexcept nogil:
         """Parse the headers if the message has no own ones and they are in the servers' order.
 
         Return False otherwise.
@@ -188,7 +188,7 @@ cdef class DirectIntake(RangeIntake):
             and skip(&at, end, b"\r\n\r\n", 4) and at == end
         )
 
-    cdef bint describe(self, const Frame* frame, Described* to) noexcept nogil:
+    cdef bint describe(self, const MessageFrame* frame, Described* to) noexcept nogil:
         """Parse the headers from the last line upwards, as far as the server added them.
 
         Return False if a needed header is missing or malformed.
@@ -228,10 +228,10 @@ cdef class DirectIntake(RangeIntake):
         return good and found & NEEDED == NEEDED
 
 
-cdef class PullIntake(RangeIntake):
+cdef class PullDecoder(RangeDecoder):
     """Parser of the deliveries of a pull consumer without acknowledgements."""
 
-    cdef int take(self, const Frame* frame) except -1 nogil:
+    cdef int take(self, const MessageFrame* frame) except -1 nogil:
         cdef uint64_t sequence = 0
         cdef uint64_t consumers = 0
         cdef uint64_t time_ns = 0

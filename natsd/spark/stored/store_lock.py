@@ -22,7 +22,7 @@ class InUse(StoreNotReadable):
     """A server uses the directory."""
 
 
-def hold(root: Path) -> FileLock | None:
+def lock_against_servers(root: Path) -> FileLock | None:
     """Lock the directory against servers, but not against other readers.
 
     Returns None if the directory has no lock file. Raises InUse.

@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.spark.wire.frames cimport Frame, Intake
+from natsd.spark.wire.frames cimport MessageFrame, FrameHandler
 from natsd.spark.rows.message_batch cimport MessageBatch
-from natsd.spark.network.time_stamp cimport Second
+from natsd.spark.network.time_stamp cimport ParsedSecond
 
 
 cdef struct Described:          # fields of a direct get's answer
@@ -16,7 +16,7 @@ cdef struct Described:          # fields of a direct get's answer
     size_t own_len              # bytes of the header block that are the publisher's
 
 
-cdef class RangeIntake(Intake):
+cdef class RangeDecoder(FrameHandler):
     cdef public MessageBatch batch
     cdef public uint64_t last               # last sequence seen; messages up to it are dropped
     cdef public uint64_t upto               # rows behind it are dropped
@@ -38,17 +38,17 @@ cdef class RangeIntake(Intake):
         const char* headers, size_t headers_len, const char* data, size_t data_len,
     ) except -1 nogil
     cdef bint is_reached(self) noexcept nogil
-    cdef int keep_status(self, const Frame* frame) except -1 nogil
+    cdef int keep_status(self, const MessageFrame* frame) except -1 nogil
 
 
-cdef class DirectIntake(RangeIntake):
-    cdef Second second           # last parsed second of a time stamp
+cdef class DirectDecoder(RangeDecoder):
+    cdef ParsedSecond second     # last parsed second of a time stamp
 
-    cdef bint describe(self, const Frame* frame, Described* to) noexcept nogil
-    cdef bint describe_bare(self, const Frame* frame, Described* to) noexcept nogil
+    cdef bint describe(self, const MessageFrame* frame, Described* to) noexcept nogil
+    cdef bint describe_bare(self, const MessageFrame* frame, Described* to) noexcept nogil
 
 
-cdef class PullIntake(RangeIntake):
+cdef class PullDecoder(RangeDecoder):
     cdef public uint64_t consumer_sequence  # consumer sequence of the last delivery
     cdef public bint is_out_of_order        # a delivery is missing
     cdef public bint is_bare                # headers_only: `Nats-Msg-Size` is removed

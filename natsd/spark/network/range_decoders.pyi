@@ -1,7 +1,7 @@
 from natsd.spark.rows.message_batch import MessageBatch
-from natsd.spark.wire.frames import Intake
+from natsd.spark.wire.frames import FrameHandler
 
-class RangeIntake(Intake):
+class RangeDecoder(FrameHandler):
     """Base of both parsers: which rows are wanted, and what was received.
 
     Rows begin behind the sequence `after` and end with `upto`; `start_ns` (inclusive) and `end_ns`
@@ -37,10 +37,10 @@ class RangeIntake(Intake):
     def status_header(self, name: str) -> int | None: ...
     def forget_status(self) -> None: ...
 
-class DirectIntake(RangeIntake):
+class DirectDecoder(RangeDecoder):
     """Parser of the answers to one batched DIRECT.GET."""
 
-class PullIntake(RangeIntake):
+class PullDecoder(RangeDecoder):
     """Parser of the deliveries of a pull consumer without acknowledgements."""
 
     consumer_sequence: int
