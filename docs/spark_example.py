@@ -26,7 +26,7 @@ servers = {"servers": server.client_url}
 spark = make_session()
 spark.conf.set("spark.sql.shuffle.partitions", "2")  # few stations, few partitions
 
-# %% Streams: one for readings, one for alarms
+# %% Create two streams: one for readings, one for alarms
 with NatsClient(ClientOptions(servers=(server.client_url,))) as client:
     for name, subject in [("READINGS", "readings.*"), ("ALARMS", "alarms.*")]:
         config = {"name": name, "subjects": [subject], "allow_direct": True}

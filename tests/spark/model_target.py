@@ -1,8 +1,8 @@
 """A target in memory that knows no message ids, and crashes where a test says.
 
-It stands where a NatsClient does: frames of a task are parsed here in plain Python, stored in a
-list, and answered through the real FrameParser. What a crash leaves is what was stored, and the
-records.
+It takes the place of a NatsClient: frames of a task are parsed here in plain Python, stored in a
+list, and answered through the real FrameParser. After a crash the stored messages and the records
+are left.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ModelClient:
         self.inboxes = 0
         self.parser = FrameParser()
 
-    # As a NatsClient
+    # The interface of a NatsClient
 
     def reconnect(self) -> None:
         self._live()

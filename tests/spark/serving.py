@@ -75,20 +75,20 @@ def version_of(program: str) -> tuple[int, int]:
 
 
 def options(*urls: str, **settings: Any) -> ClientOptions:
-    """Quick to give up."""
+    """Return options with short timeouts."""
     return ClientOptions(
         servers=urls, **{"retries": 2, "retry_interval_s": 0.02, "request_timeout_s": 5, **settings}
     )
 
 
 def create(client: NatsClient, name: str, *subjects: str, **settings: Any) -> None:
-    """A stream that answers direct gets, if nothing else is said."""
+    """Create a stream that answers direct gets, unless settings say otherwise."""
     config = {"name": name, "subjects": list(subjects), "allow_direct": True, **settings}
     client.api(f"STREAM.CREATE.{name}", config)
 
 
 def publish(client: NatsClient, messages: list[tuple[str, bytes, bytes]]) -> None:
-    """Subject, headers and data of each, in their order; all are stored afterwards."""
+    """Publish messages of (subject, headers, data) in order; all are stored on return."""
     for begin in range(0, len(messages), PUBLISHED_AT_ONCE):
         part = messages[begin : begin + PUBLISHED_AT_ONCE]
         answers = client.subscribe(client.new_inbox())

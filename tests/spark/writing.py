@@ -49,12 +49,12 @@ def task(
 
 
 def writing(connect: ClientOptions, **settings: Any) -> WriteOptions:
-    """Leases are short: who waits for one waits not long."""
+    """Return options with short leases, so that waits for a lease are short."""
     return WriteOptions(connect, **{"lease_s": 0.5, "ack_timeout_s": 5.0, **settings})
 
 
 def stored(client: NatsClient, stream: str) -> list[tuple[str, bytes]]:
-    """Subject and data of each message, in the stream's order."""
+    """Return subject and data of each message, in the stream's order."""
     last = client.api(f"STREAM.INFO.{stream}")["state"]["last_seq"]
     request = RangeRequest(stream, 1, last)
     found: list[tuple[str, bytes]] = []

@@ -71,6 +71,6 @@ def test_a_worker_is_killed(
 
 
 def are_under_way(directory: Path, client: NatsClient) -> bool:
-    """Both queries are at it: one has copied some, the other one has begun a batch."""
+    """Return whether one query has copied some messages and the other has begun a batch."""
     archiving = directory / "table" / "_natsd" / "checkpoint" / "offsets" / "0"
     return archiving.exists() and count_in(client, "CLUSTER_COPY") > MESSAGES // 5

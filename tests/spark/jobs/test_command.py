@@ -64,7 +64,7 @@ def start(site: Path, tmp_path: Path) -> Iterator[StartCommand]:
 
 @pytest.fixture
 def stream(shared_server: JetStreamServer, client: NatsClient, names: Names) -> str:
-    """With messages."""
+    """Return the name of a stream with messages."""
     name = names()
     create(client, name, f"{name}.>")
     with Publisher(shared_server.url, name, 0, MESSAGES):

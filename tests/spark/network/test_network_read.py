@@ -268,7 +268,7 @@ def test_last_of_each_subject(
 
 
 def test_last_of_many_subjects(filled: str) -> None:
-    """More than one direct get answers with, some of them changed behind the range."""
+    """There are more subjects than one direct get answers; some change after the range."""
     with NatsClient(options(filled)) as client:
         create(client, "KEYS", "keys.>")
         first = [(f"keys.{at}", b"", b"1:%d" % at) for at in range(2500)]

@@ -36,7 +36,10 @@ def read(spark: SparkSession, shared_server: JetStreamServer) -> Read:
 
 @pytest.fixture(scope="module")
 def orders(shared_server: JetStreamServer) -> Iterator[str]:
-    """COUNT messages: `o.<n mod 10>`, data `n`, every fourth with a header, two of them deleted."""
+    """Yield a stream of COUNT messages: `o.<n mod 10>`, data `n`.
+
+    Every fourth has a header, and two are deleted.
+    """
     with NatsClient(options(shared_server.url)) as client:
         fill(client, "ORDERS", "o")
         for sequence in (5, 500):

@@ -32,12 +32,12 @@ class Queue(Job):
 
 
 def left(client: NatsClient, stream: str) -> int:
-    """Messages that the work queue still has."""
+    """Return the number of messages that the work queue still has."""
     return int(client.api(f"STREAM.INFO.{stream}")["state"]["messages"])
 
 
 def pending(client: NatsClient, stream: str) -> tuple[int, int]:
-    """Delivered but not acknowledged, and not delivered."""
+    """Return the numbers of unacknowledged and of undelivered messages."""
     info = client.api(f"CONSUMER.INFO.{stream}.spark")
     return info["num_ack_pending"], info["num_pending"]
 

@@ -183,7 +183,7 @@ def breaking(number: int) -> Callable[[DataFrame], DataFrame]:
 
 
 def wait_for_the_end(client: NatsClient) -> None:
-    """Of what Spark gave up: its Python may not even have begun, and has input left."""
+    """Wait until the tasks that Spark gave up have ended, which may still start and have input."""
     bucket = StateBucket(client, "natsd_spark")
     deadline = time.monotonic() + 2 * LEASE_S
     while time.monotonic() < deadline:

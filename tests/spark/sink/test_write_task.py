@@ -143,7 +143,7 @@ def test_a_fenced_batch_is_not_even_read(client: NatsClient) -> None:
     write_task(connect, PLAIN, task(version=7), batches(numbered(5)))
     bucket = StateBucket(client, "natsd_spark")
     raise_fence(bucket, WriteJob("q", 7))
-    raise_fence(bucket, WriteJob("q", 6))  # it does not sink
+    raise_fence(bucket, WriteJob("q", 6))  # the fence must not be lowered
     past_the_window()
     for version in (6, 7):
         written = write_task(connect, PLAIN, task(version=version), batches(numbered(5)))
@@ -153,7 +153,7 @@ def test_a_fenced_batch_is_not_even_read(client: NatsClient) -> None:
 
 
 def test_two_attempts_at_once_send_each_row_once(client: NatsClient) -> None:
-    """The second waits for the first, or goes on where it was left: never both."""
+    """The second attempt waits for the first, or resumes it; they never send both."""
     rows = numbered(3000)
     connect = writing(client.options)
     results: list[Written | Exception] = []
@@ -175,7 +175,7 @@ def test_two_attempts_at_once_send_each_row_once(client: NatsClient) -> None:
 
 
 def test_an_attempt_that_lost_its_lease_stops(client: NatsClient) -> None:
-    """It stood still for longer than a lease; another one did its work meanwhile."""
+    """The attempt paused for longer than its lease, and another attempt did its work meanwhile."""
     rows = numbered(100)
     connect = writing(client.options, lease_s=0.2)
 
@@ -191,7 +191,7 @@ def test_an_attempt_that_lost_its_lease_stops(client: NatsClient) -> None:
 
 
 def test_a_killed_attempt_is_waited_for(client: NatsClient) -> None:
-    """Its record says nothing of an end: only the lease's time does."""
+    """The record of a killed attempt has no end, so only the end of its lease frees it."""
     bucket = StateBucket(client, "natsd_spark")
     record = BeginRecord(owner="killed", attempt=0, run="one", by_id=False)
     lease = TaskLease(bucket, "begin.q.0.0", record, 0.5)
