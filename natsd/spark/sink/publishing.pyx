@@ -653,8 +653,9 @@ cdef class SendWindow(FrameHandler):
             return True
         with gil:
             for index in range(len(self._targets)):
-                target = TextSlice(<const char*> (<bytes> self._targets[index]),
-                              len(self._targets[index]))
+                target = TextSlice(
+                    <const char*> (<bytes> self._targets[index]), len(self._targets[index])
+                )
                 if named(name, end, target):
                     self._target = target
                     self._target_index = index
