@@ -23,7 +23,9 @@ from natsd.core.subject cimport (
     wire_text,
 )
 
-from natsd.core.subject_mapping import Change, Draw, Partition, Text, Wildcard, parse_mapping
+from natsd.core.subject_mapping import (
+    Draw, Partition, Text, TokenChange, Wildcard, parse_mapping,
+)
 
 cdef enum:
     FNV_OFFSET = 2166136261
@@ -91,7 +93,7 @@ cdef class SubjectTransform:
             piece.kind = COMPUTED
             call = draw_below(given.ceiling)
         else:
-            assert isinstance(given, Change)
+            assert isinstance(given, TokenChange)
             piece.kind = COMPUTED
             call = given.function
             self.set_places(piece, (given.place,))

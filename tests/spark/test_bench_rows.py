@@ -12,12 +12,12 @@ import pytest
 
 from natsd import bench
 from natsd.bench.spark import command, rows
-from natsd.bench.spark.rows import Scale
+from natsd.bench.spark.rows import SparkScale
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TINY = Scale(2_000, 1_000, 6_000, 1_000, (100, 1_000, 2_000))
+TINY = SparkScale(2_000, 1_000, 6_000, 1_000, (100, 1_000, 2_000))
 pytestmark = pytest.mark.timeout(300)
 
 
