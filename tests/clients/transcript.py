@@ -1,6 +1,6 @@
 r"""Wire transcripts: text files of what clients send and the server answers; and their player.
 
-    # §3.1 An auto-unsubscribe counts from the SUB.
+    # An auto-unsubscribe counts from the SUB.
     options: max_payload=1024
     A> CONNECT {"verbose":false,"pedantic":false}
     A> SUB foo 1
@@ -11,8 +11,8 @@ r"""Wire transcripts: text files of what clients send and the server answers; an
     A< MSG foo 1 5
     A< hello
 
-- The first line states the rule that the transcript proves, behind a section number (§) of the list
-  of nats-server's features. Further `#` lines are comments; blank lines separate.
+- The first line states the rule that the transcript proves. Further `#` lines are comments; blank
+  lines separate.
 - `A> text` sends text and CRLF on connection A, `A< text` expects exactly that. Connections are
   capital letters, opened in the order in which they first appear; a transcript with one connection
   leaves the letter out. The INFO greeting is read when a connection opens and is not shown.
@@ -72,7 +72,7 @@ class Transcript:
 def read_transcript(path: Path) -> Transcript:
     """Read a transcript; consecutive lines of one kind on one connection become one step."""
     first, *lines = path.read_text().splitlines()
-    assert first.startswith("# §"), f"{path.name} does not open with the section it proves"
+    assert first.startswith("# "), f"{path.name} does not open with the rule that it proves"
     transcript = Transcript(first[2:])
     for number, line in enumerate(lines, 2):
         if not line.strip() or line.startswith("#"):
