@@ -1,6 +1,6 @@
 """Declarations of poller.h: the kernel's readiness queue (epoll), where there is one."""
 
-cdef extern from "poller.h" nogil:
+cdef extern from "natsd/core/poller.h" nogil:
     enum:
         POLLER_READ
         POLLER_WRITE

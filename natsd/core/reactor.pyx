@@ -46,7 +46,7 @@ cdef enum:
     TURN_NS = 2_000_000
     SPIN_NS = 30_000
     SPIN_BYTES = 4096          # if a turn reads more, it does not spin for small messages
-    FLUSH_BYTES = 128 * 1024   # appended in one read: above this, recipients are flushed at its end
+    BATCH_FLUSH_BYTES = 128 * 1024   # appended in one read: above this, recipients are flushed at its end
     TASKS_NS = 2_000_000       # time for queued tasks in one turn
     TASKS_MAX = 8192           # while more tasks are queued, nothing is read
 
@@ -56,7 +56,7 @@ LINGER_S = 0.5                 # time that a peer has to read the last bytes bef
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
-cdef extern from "allocator.h" nogil:
+cdef extern from "natsd/core/allocator.h" nogil:
     void natsd_tune_allocator()
 
 
@@ -398,7 +398,7 @@ cdef class Reactor:
     cdef int end_read(self) except -1:
         """End a read whose bytes are parsed: the read buffer may be overwritten afterwards."""
         self.reading = None
-        if self.batch_bytes > FLUSH_BYTES or self.has_borrowed:
+        if self.batch_bytes > BATCH_FLUSH_BYTES or self.has_borrowed:
             self.flush_dirty()
             self.pool.forget_promoted()
             self.has_borrowed = False

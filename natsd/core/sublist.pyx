@@ -363,15 +363,15 @@ cdef Py_ssize_t append_node(list subs, Node* node, Py_ssize_t first, Py_ssize_t 
     """
     cdef uint32_t place
     cdef QueueGroup* group
-    first = append_members(subs, &node.plain, first, most)
+    first = append_subscriptions(subs, &node.plain, first, most)
     for place in range(table_span(&node.groups)):
         group = <QueueGroup*> table_at(&node.groups, place)
         if group != NULL:
-            first = append_members(subs, &group.members, first, most)
+            first = append_subscriptions(subs, &group.members, first, most)
     return first
 
 
-cdef Py_ssize_t append_members(
+cdef Py_ssize_t append_subscriptions(
     list subs, Members* members, Py_ssize_t first, Py_ssize_t most
 ) except -1:
     """Append the subscriptions of an array like `append_node`."""

@@ -50,7 +50,7 @@ cdef extern from "<sys/socket.h>" nogil:
     int MSG_DONTWAIT
 
 cdef enum:
-    FLUSH_BYTES = 256 * 1024        # with more pending bytes, a connection is flushed in mid-read
+    PENDING_FLUSH_BYTES = 256 * 1024        # with more pending bytes, a connection is flushed in mid-read
     VECTORS = 64                    # buffers per sendmsg
     TRANSPORT_BYTES = 64 * 1024     # bytes passed to a transport at a time
     DISCARD_ROUNDS = 64             # reads of 4 KiB that discard unread input before a close
@@ -207,7 +207,7 @@ cdef class Wire(Endpoint):
         cdef ChunkPool pool = self.reactor.pool
         if self.reason is not None:
             return False
-        if not self.is_blocked and (pending > FLUSH_BYTES or pending + total > most):
+        if not self.is_blocked and (pending > PENDING_FLUSH_BYTES or pending + total > most):
             self.flush()
             pending = out_pending(&self.out)
         if pending + total > most:

@@ -9,7 +9,7 @@ Promise
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free, malloc
 
-cdef extern from "buffers.h" nogil:
+cdef extern from "natsd/store/buffers.h" nogil:
     void natsd_populate(unsigned char* data, size_t size)
 
 

@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 
-cdef extern from "commit_steps.h" nogil:
+cdef extern from "natsd/store/commit_steps.h" nogil:
     ctypedef struct pthread_t:
         pass
     ctypedef struct pthread_mutex_t:

@@ -33,7 +33,7 @@ from libc.string cimport strerror
 from natsd.store.disk import ShortWrite
 
 
-cdef extern from "commit_steps.h" nogil:
+cdef extern from "natsd/store/commit_steps.h" nogil:
     int step_allocate(int fd, int64_t offset, int64_t length)
     int step_write(int fd, const char* data, size_t n, int64_t offset, size_t* written)
     int step_datasync(int fd)

@@ -25,7 +25,7 @@ from natsd.store.xxh64 cimport xxh64
 from natsd.store.record import checksum
 
 cdef enum:
-    CAPACITY_MIN = 64
+    LOG_CAPACITY_MIN = 64
     FIRST_SLOT = 2              # the first slot behind the header
     LOG_VERSION = 1
 
@@ -103,7 +103,7 @@ cdef class EntryBuffer:
         cdef unsigned char* grown
         cdef Py_ssize_t capacity
         if self.count == self.capacity:
-            capacity = max(<Py_ssize_t> CAPACITY_MIN, self.capacity * 2)
+            capacity = max(<Py_ssize_t> LOG_CAPACITY_MIN, self.capacity * 2)
             grown = <unsigned char*> realloc(self.slots, capacity * SLOT_BYTES)
             if grown == NULL:
                 raise MemoryError
@@ -119,7 +119,7 @@ cdef class EntryBuffer:
     cpdef void clear(self) noexcept:
         """Drop all entries, and free a buffer that has grown large."""
         self.count = 0
-        if self.capacity > 1024 * CAPACITY_MIN:
+        if self.capacity > 1024 * LOG_CAPACITY_MIN:
             free(self.slots)
             self.slots = NULL
             self.capacity = 0

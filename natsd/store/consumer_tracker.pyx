@@ -47,7 +47,7 @@ cdef enum:
     POLICY_NONE = 0
     POLICY_EXPLICIT = 2
     POLICY_MAX = 3
-    CAPACITY_MIN = 16
+    PENDING_CAPACITY_MIN = 16
     COMPACT_MIN = 64            # items; with fewer unused ones nothing is moved
     ENCODED_HEADER_BYTES = 64
     ENCODED_PENDING_BYTES = 24
@@ -594,7 +594,7 @@ cdef class ConsumerTracker:
 
     cdef int reserve(self, Py_ssize_t count) except -1:
         """Make room for `count` more items behind the tail, by moving the items or by growing."""
-        cdef Py_ssize_t used = self.tail - self.head, capacity = max(self.capacity, CAPACITY_MIN)
+        cdef Py_ssize_t used = self.tail - self.head, capacity = max(self.capacity, PENDING_CAPACITY_MIN)
         cdef PendingMessage* grown
         if self.head and used * 2 <= self.capacity and used + count <= self.capacity:
             memmove(self.items, self.items + self.head, used * sizeof(PendingMessage))

@@ -20,7 +20,7 @@ from natsd.store.errors import ColdBlock
 
 cdef enum:
     REMOVAL_COST = 100          # in units of budget
-    SUBJECT_COST = 40
+    REMOVED_SUBJECT_COST = 40
     EXPIRY_COST = 400           # reading the message is included, in random order
     REPLACED_PER_SLICE = 128    # messages that one slice hands out; each costs a publish
 
@@ -57,7 +57,7 @@ cdef class Purge(Operation):
     cdef bint work(self, uint64_t budget) except? -1:
         if self.filter.is_everything:
             return self.purge_front(budget // REMOVAL_COST + 1)
-        if not self.is_scanning and not self.count_subjects(budget // SUBJECT_COST + 1):
+        if not self.is_scanning and not self.count_subjects(budget // REMOVED_SUBJECT_COST + 1):
             return False
         return self.purge_matches(budget)
 
@@ -332,7 +332,7 @@ cdef class ThinSubjects(Operation):
         while limit and left > 0:
             if self.slot < 0:
                 self.slot = self.matches.next()
-                left -= SUBJECT_COST
+                left -= REMOVED_SUBJECT_COST
                 if self.slot < 0:
                     return True
             count = self.subjects.record(self.slot).count
@@ -375,7 +375,7 @@ cdef class Sweep(Operation):
         cdef bint done = True
         if self.log.is_undoable and not self.log.is_quiet:
             return True
-        for _ in range(budget // SUBJECT_COST + 1):
+        for _ in range(budget // REMOVED_SUBJECT_COST + 1):
             slot = self.matches.next()
             if slot < 0:
                 break

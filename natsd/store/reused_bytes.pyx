@@ -16,7 +16,7 @@ from posix.unistd cimport pread
 
 from os import strerror
 
-cdef extern from "buffers.h" nogil:
+cdef extern from "natsd/store/buffers.h" nogil:
     void natsd_prefer_huge_pages(unsigned char* data, size_t size)
 
 cdef extern from "Python.h":
@@ -24,7 +24,7 @@ cdef extern from "Python.h":
     void Py_INCREF(PyObject* object)
     void Py_DECREF(PyObject* object)
     PyObject* PyList_GET_ITEM(list items, Py_ssize_t index)
-    PyObject* PyBytes_FromStringAndSize(const char* data, Py_ssize_t size) except NULL
+    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* data, Py_ssize_t size) except NULL
     int _PyBytes_Resize(PyObject** data, Py_ssize_t size) except -1
     char* bytes_at "PyBytes_AS_STRING"(PyObject* data)
 
@@ -85,7 +85,7 @@ cdef class ReusedBytes:
                     _PyBytes_Resize(&item, size - 1)    # resizing clears the cached hash
                 _PyBytes_Resize(&item, size)
                 return item
-        item = PyBytes_FromStringAndSize(NULL, size)
+        item = new_bytes(NULL, size)
         natsd_prefer_huge_pages(<unsigned char*> bytes_at(item), size)
         return item
 

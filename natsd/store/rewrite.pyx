@@ -29,10 +29,6 @@ from natsd.store.sequence_set cimport SequenceSet
 
 from natsd.store.errors import BlockFull
 
-cdef enum:
-    LOGICAL_BYTES_MAX = 0x7fffffff
-
-
 cdef struct Choice:             # selection of the messages for the new file
     uint64_t last_sequence
     uint32_t place              # next place in the scan's index

@@ -46,10 +46,6 @@ from natsd.store.sendable cimport is_sendable
 
 from natsd.store.damage import Damage
 
-cdef enum:
-    LOGICAL_BYTES_MAX = 0x7fffffff
-    RELATIVE_MAX = 0xffffffff
-
 DAMAGE_TEXTS = (
     "block header damaged",
     "records damaged",

@@ -38,10 +38,6 @@ cdef enum:
     NEXT_MATCH_COST = 32_768    # maximum cost of a call of the log's `next_match`
 
 
-cdef inline bint is_live(uint32_t offset) noexcept nogil:
-    return 0 < offset <= OFFSET_MASK
-
-
 cdef class Operation:
     """Long work on a log, done in steps; `result` is set when all is done."""
 

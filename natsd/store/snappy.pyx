@@ -33,7 +33,7 @@ from libc.string cimport memcpy, memset
 
 from natsd.store.record cimport read_u32, read_u64, write_u32, write_u64
 
-cdef extern from "crc32c.h" nogil:
+cdef extern from "natsd/store/crc32c.h" nogil:
     ctypedef struct natsd_crc_tables:
         pass
     void natsd_crc_prepare(natsd_crc_tables* tables)

@@ -13,7 +13,7 @@ from natsd.store.array cimport array_add
 from natsd.store.expiries cimport Expiry
 
 cdef enum:
-    CAPACITY_MIN = 64
+    UNDO_CAPACITY_MIN = 64
 
 
 cdef class Journal:
@@ -31,7 +31,7 @@ cdef class Journal:
         cdef size_t capacity
         cdef Removal* removals
         if self.removal_count == self.capacity:
-            capacity = self.capacity * 2 if self.capacity else CAPACITY_MIN
+            capacity = self.capacity * 2 if self.capacity else UNDO_CAPACITY_MIN
             removals = <Removal*> realloc(self.removals, capacity * sizeof(Removal))
             if removals == NULL:
                 raise MemoryError()
@@ -46,7 +46,7 @@ cdef class Journal:
         assert removals <= self.removal_count
         self.removal_count -= removals
         memmove(self.removals, &self.removals[removals], self.removal_count * sizeof(Removal))
-        if self.removal_count == 0 and self.capacity > CAPACITY_MIN:
+        if self.removal_count == 0 and self.capacity > UNDO_CAPACITY_MIN:
             free(self.removals)
             self.removals = NULL
             self.capacity = 0
@@ -71,6 +71,6 @@ cdef class Journal:
         self.expired.count -= count
         if self.expired.count:
             memmove(items, &items[count], self.expired.count * sizeof(Expiry))
-        elif self.expired.capacity > CAPACITY_MIN:
+        elif self.expired.capacity > UNDO_CAPACITY_MIN:
             free(items)
             memset(&self.expired, 0, sizeof(self.expired))

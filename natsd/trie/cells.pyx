@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 from natsd.trie.atomics cimport log2_u32, release_fence
 
-cdef extern from "segments.h" nogil:
+cdef extern from "natsd/trie/segments.h" nogil:
     void* segment_take(size_t size) noexcept
     void segment_give(void* segment, size_t size) noexcept
 

@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memset
 
 from natsd.trie.atomics cimport acquire_fence, acquire_u32, log2_u32, relaxed_u32, release_fence
 
-cdef extern from "segments.h" nogil:
+cdef extern from "natsd/trie/segments.h" nogil:
     void* segment_take(size_t size) noexcept
     void segment_give(void* segment, size_t size) noexcept
 
@@ -18,12 +18,12 @@ cdef enum:
     SPINS_BEFORE_YIELD = 64     # a write takes nanoseconds, unless its thread is descheduled
 
 
-cdef inline uint64_t segment_start(uint32_t segment) noexcept nogil:
+cdef inline uint64_t segment_first_slot(uint32_t segment) noexcept nogil:
     return (<uint64_t> 4) << segment if segment else 0
 
 
 cdef inline uint64_t segment_slots(uint32_t segment) noexcept nogil:
-    cdef uint64_t start = segment_start(segment)
+    cdef uint64_t start = segment_first_slot(segment)
     return min(start if segment else SLOT_SEGMENT_FIRST, SLOTS_MAX - start)
 
 
@@ -43,7 +43,7 @@ cdef int grow_slots(Contents* contents) noexcept nogil:
     if contents.end == SLOTS_MAX:
         return -1
     segment = log2_u32((contents.end >> 2) | 1) if contents.end else 0
-    start = segment_start(segment)
+    start = segment_first_slot(segment)
     count = segment_slots(segment)
     address = <unsigned char*> segment_take(count * contents.stride)
     if address == NULL:
@@ -73,9 +73,9 @@ cdef void close_contents(Contents* contents) noexcept nogil:
         with gil:
             release_objects(contents)
     for segment in range(SLOT_SEGMENTS):
-        if segment_start(segment) < contents.end:
+        if segment_first_slot(segment) < contents.end:
             segment_give(
-                <void*> (contents.base[segment] + segment_start(segment) * contents.stride),
+                <void*> (contents.base[segment] + segment_first_slot(segment) * contents.stride),
                 segment_slots(segment) * contents.stride,
             )
     contents.end = contents.top = 0

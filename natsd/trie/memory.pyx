@@ -18,7 +18,7 @@ from natsd.trie.epochs cimport (
 )
 
 cdef enum:
-    PATH_MIN = 64
+    WRITE_PATH_MIN = 64
     LOOK_STEP_MAX = 64          # at most so many items wait until the leases are looked at again
 
 
@@ -52,7 +52,7 @@ cdef int prepare(
 
 
 cdef int prepare_path(TrieMemory* memory, Py_ssize_t depths) noexcept nogil:
-    cdef Py_ssize_t capacity = memory.path_capacity if memory.path_capacity else PATH_MIN
+    cdef Py_ssize_t capacity = memory.path_capacity if memory.path_capacity else WRITE_PATH_MIN
     cdef Pointer* path
     if memory.path_capacity >= depths:
         return 0

@@ -18,7 +18,7 @@ from natsd.trie.nodes cimport (
 
 cdef enum:
     STEPS_MIN = 24
-    PATH_MIN = 128
+    WALK_PATH_MIN = 128
     LEFT_MASK = 0xffffff
     KIND_SHIFT = 24
     SPLIT_CELL_CHILDREN = 8
@@ -59,7 +59,7 @@ cdef inline int end(Walk* walk) noexcept nogil:
 
 
 cdef int grow_path(Walk* walk, uint32_t wanted) noexcept nogil:
-    cdef uint32_t capacity = max(walk.path_capacity * 2, <uint32_t> PATH_MIN)
+    cdef uint32_t capacity = max(walk.path_capacity * 2, <uint32_t> WALK_PATH_MIN)
     cdef unsigned char* path
     while capacity < wanted:
         capacity *= 2
@@ -182,7 +182,7 @@ cdef inline void expect(Walk* walk, Pointer cell, uint32_t count) noexcept nogil
             prefetch_cell(slot_address(&walk.memory.contents, <uint32_t> ~child))
 
 
-cdef inline int enter(Walk* walk) noexcept nogil:
+cdef inline int enter_children(Walk* walk) noexcept nogil:
     """Add a step for the children of this Sparse or Split; return 0, or WALK_NO_MEMORY."""
     if kind_of(walk.node) == SPLIT:
         return push_step(walk, STEP_HEAD, walk.node, 0)
@@ -278,7 +278,7 @@ cdef int walk_advance(Walk* walk) noexcept nogil:
         return descend(
             walk, <uint32_t> walk.depth, at(cells, node)[0], chain_child(cells, node)
         )
-    if enter(walk) < 0:
+    if enter_children(walk) < 0:
         return WALK_NO_MEMORY
     return go_on(walk)
 
@@ -325,7 +325,7 @@ cdef int walk_skip_to(Walk* walk, int32_t depth, int32_t transition) noexcept no
     if depth <= walk.depth or node == NONE:
         pass
     elif kind_of(node) >= SPLIT:
-        if enter(walk) < 0:
+        if enter_children(walk) < 0:
             return WALK_NO_MEMORY
     elif (at(&walk.memory.cells, node)[0] ^ walk.flip) >= place:
         return walk_advance(walk)

@@ -26,13 +26,13 @@ from natsd.jetstream.consumer.flat_object cimport (
 from natsd.jetstream.consumer.slow_json import nak_delay_ns
 
 cdef enum:
-    DIGITS_MAX = 18
+    SEQUENCE_DIGITS_MAX = 18
     TIME_DIGITS_MAX = 19        # digits of nanoseconds up to the year 2262
     TOKENS_V1 = 9
     LEAD_BYTES = 8              # "$JS.ACK."
 
 
-cdef uint64_t number_of(Token* token, Py_ssize_t digits_max=DIGITS_MAX) noexcept nogil:
+cdef uint64_t token_value(Token* token, Py_ssize_t digits_max=SEQUENCE_DIGITS_MAX) noexcept nogil:
     cdef uint64_t value = 0
     cdef Py_ssize_t at
     if not 0 < token.length <= digits_max:
@@ -77,9 +77,9 @@ cdef bint parse_ack_subject(
     out.stream_len = tokens[first].length
     out.consumer = tokens[first + 1].text
     out.consumer_len = tokens[first + 1].length
-    out.deliveries = number_of(&tokens[first + 2])
-    out.sequence = number_of(&tokens[first + 3])
-    out.consumer_sequence = number_of(&tokens[first + 4])
+    out.deliveries = token_value(&tokens[first + 2])
+    out.sequence = token_value(&tokens[first + 3])
+    out.consumer_sequence = token_value(&tokens[first + 4])
     return True
 
 
@@ -92,11 +92,11 @@ cdef bint parse_delivery(
         return False
     out.consumer = tokens[first + 1].text
     out.consumer_len = tokens[first + 1].length
-    out.deliveries = number_of(&tokens[first + 2])
-    out.sequence = number_of(&tokens[first + 3])
-    out.consumer_sequence = number_of(&tokens[first + 4])
-    out.time_ns = <int64_t> number_of(&tokens[first + 5], TIME_DIGITS_MAX)
-    out.pending = number_of(&tokens[first + 6])
+    out.deliveries = token_value(&tokens[first + 2])
+    out.sequence = token_value(&tokens[first + 3])
+    out.consumer_sequence = token_value(&tokens[first + 4])
+    out.time_ns = <int64_t> token_value(&tokens[first + 5], TIME_DIGITS_MAX)
+    out.pending = token_value(&tokens[first + 6])
     return (
         out.deliveries != NO_NUMBER and out.sequence != NO_NUMBER and out.time_ns >= 0
         and out.consumer_sequence != NO_NUMBER and out.pending != NO_NUMBER

@@ -26,9 +26,7 @@ from natsd.store.consumer_tracker cimport ConsumerTracker
 from natsd.store.log cimport MessageLog
 
 cdef enum:
-    POLICY_NONE = 0
-    POLICY_EXPLICIT = 2
-    CAPACITY_MIN = 64
+    RELEASED_CAPACITY_MIN = 64
     PERCENT = 100
     REASON_BYTES_MAX = 4096
     PRUNED_MIN = 1000           # messages: pruned again when so many more have gone
@@ -289,7 +287,7 @@ cdef class Acks:
                 )
                 self.released_head, self.released_tail = 0, used
             if 2 * used >= self.released_capacity:
-                capacity = max(<Py_ssize_t> CAPACITY_MIN, 2 * self.released_capacity)
+                capacity = max(<Py_ssize_t> RELEASED_CAPACITY_MIN, 2 * self.released_capacity)
                 grown = <uint64_t*> realloc(self.released, capacity * sizeof(uint64_t))
                 if grown == NULL:
                     raise MemoryError

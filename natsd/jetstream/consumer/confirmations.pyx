@@ -25,7 +25,7 @@ from natsd.store.memory_consumer_store import MemoryConsumerStore
 
 cdef enum:
     HEAD_BYTES = 12
-    CAPACITY_MIN = 1024
+    CONFIRMATIONS_CAPACITY_MIN = 1024
     BYTES_MAX = 8 << 20
     COMMIT_CHANGES = 32 * 1024  # about a megabyte
     COMMIT_NS = 100_000_000
@@ -68,7 +68,7 @@ cdef class Confirmations:
         return True
 
     cdef int make_room(self, Py_ssize_t need) except -1:
-        cdef Py_ssize_t used = self.tail - self.head, capacity = max(CAPACITY_MIN, self.capacity)
+        cdef Py_ssize_t used = self.tail - self.head, capacity = max(CONFIRMATIONS_CAPACITY_MIN, self.capacity)
         cdef char* grown
         if self.head:
             memmove(self.bytes, &self.bytes[self.head], used)

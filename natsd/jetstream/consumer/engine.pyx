@@ -76,7 +76,7 @@ cdef enum:
     FETCH_AGAIN_NS = 1_000_000_000
     LOST_CHECK_NS = 10_000_000
 
-cdef int64_t NEVER = 4_000_000_000_000_000_000      # as a time, the year 2096
+cdef int64_t NOT_DUE = 4_000_000_000_000_000_000      # as a time, the year 2096
 
 CONSUMER_DELETED = "Consumer Deleted"
 SERVER_SHUTDOWN = "Server Shutdown"
@@ -152,7 +152,7 @@ cdef class ConsumerEngine(Intake):
         self.push.configure(settings.stream, self.name, settings, self.core.scheduler.now())
         self.redelivery.configure(
             # the answer to flow control may come at any time
-            max(settings.ack_wait_ns, NEVER * (settings.ack_policy is AckPolicy.FLOW_CONTROL)),
+            max(settings.ack_wait_ns, NOT_DUE * (settings.ack_policy is AckPolicy.FLOW_CONTROL)),
             tuple(settings.backoff_ns),
         )
 
@@ -221,7 +221,7 @@ cdef class ConsumerEngine(Intake):
         """
         self.start(next_sequence, last_per_subject, resume)
         self.last_delivered_ns = self.last_ack_ns = 0
-        self.hold_until_ns = NEVER
+        self.hold_until_ns = NOT_DUE
         self.needs_all = self.core.retention == INTEREST
 
     def go_on(self, bint is_durable) -> None:
@@ -673,7 +673,7 @@ cdef class ConsumerEngine(Intake):
         while self.backlog.is_counting and not self.is_stopped:
             if self.fetching is not None:
                 await asyncio.wait([self.fetching])
-                if self.core.scheduler.now() < self.hold_until_ns < NEVER:
+                if self.core.scheduler.now() < self.hold_until_ns < NOT_DUE:
                     return
             elif not self.count_some():
                 await asyncio.sleep(0)

@@ -40,7 +40,7 @@ cdef enum:
     NODES_MIN = 64
     READ_AT_ONCE = 64           # most messages that one `find` reads
     RESTORE_COST = 100          # of a message, in units of counting: about 2 ns each
-    NOBODY = -1
+    NO_NODE = -1
 
 
 cdef bytes name_of(const char* subject, Py_ssize_t length, int token):
@@ -63,10 +63,10 @@ cdef bytes name_of(const char* subject, Py_ssize_t length, int token):
 cdef class Key:
     def __cinit__(self, bytes name):
         self.name = name
-        self.head = self.tail = NOBODY
+        self.head = self.tail = NO_NODE
 
     cdef bint is_free(self) noexcept:
-        return self.holder == 0 and not self.is_settling and self.head == NOBODY
+        return self.holder == 0 and not self.is_settling and self.head == NO_NODE
 
 
 cdef class KeyedBacklog(Backlog):
@@ -76,7 +76,7 @@ cdef class KeyedBacklog(Backlog):
         self.holders = {}
         self.ready = deque()
         self.settling = deque()
-        self.free_node = NOBODY
+        self.free_node = NO_NODE
 
     def __dealloc__(self):
         free(self.nodes)
@@ -123,7 +123,7 @@ cdef class KeyedBacklog(Backlog):
         free(self.nodes)
         self.nodes = NULL
         self.node_capacity = self.node_count = 0
-        self.free_node = NOBODY
+        self.free_node = NO_NODE
         self.must_restore = True
         self.has_holders = False
         self.restore_at = 0
@@ -178,7 +178,7 @@ cdef class KeyedBacklog(Backlog):
         key.holder = 0
         key.is_settling = True
         self.settling.append((self.tracker.change_count, key))
-        if key.head != NOBODY:
+        if key.head != NO_NODE:
             self.awaited = self.tracker.change_count
         return 0
 
@@ -199,7 +199,7 @@ cdef class KeyedBacklog(Backlog):
         """Make a key without a holder ready, or forget it if nothing waits."""
         if key.holder or key.is_settling:
             return 0
-        if key.head == NOBODY:
+        if key.head == NO_NODE:
             self.keys.pop(key.name, None)
         elif not key.is_ready:
             key.is_ready = True
@@ -274,7 +274,7 @@ cdef class KeyedBacklog(Backlog):
         while self.ready:
             key = self.ready[0]
             self.drop_gone(key)
-            if key.head != NOBODY:
+            if key.head != NO_NODE:
                 return key
             self.ready.popleft()
             key.is_ready = False
@@ -285,12 +285,12 @@ cdef class KeyedBacklog(Backlog):
 
     cdef int wait(self, Key key, uint64_t sequence) except -1:
         cdef int32_t node
-        if self.free_node == NOBODY:
+        if self.free_node == NO_NODE:
             self.grow_nodes()
         node = self.free_node
         self.free_node = self.nodes[node].next
-        self.nodes[node] = Waiting(sequence, NOBODY)
-        if key.head == NOBODY:
+        self.nodes[node] = Waiting(sequence, NO_NODE)
+        if key.head == NO_NODE:
             key.head = node
         else:
             self.nodes[key.tail].next = node
@@ -307,7 +307,7 @@ cdef class KeyedBacklog(Backlog):
             raise MemoryError
         self.nodes = grown
         for at in range(self.node_capacity, capacity):
-            self.nodes[at].next = <int32_t> at + 1 if at + 1 < capacity else NOBODY
+            self.nodes[at].next = <int32_t> at + 1 if at + 1 < capacity else NO_NODE
         self.free_node = <int32_t> self.node_capacity
         self.node_capacity = capacity
         return 0
@@ -322,7 +322,7 @@ cdef class KeyedBacklog(Backlog):
 
     cdef int drop_gone(self, Key key) except -1:
         """Drop the first messages of a key that are removed."""
-        while key.head != NOBODY and not self.waiting.has(self.nodes[key.head].sequence):
+        while key.head != NO_NODE and not self.waiting.has(self.nodes[key.head].sequence):
             self.drop_first(key)
         return 0
 
@@ -337,9 +337,9 @@ cdef class KeyedBacklog(Backlog):
         for key in list(self.keys.values()):
             self.drop_gone(key)
             before = key.head
-            while before != NOBODY:
+            while before != NO_NODE:
                 node = self.nodes[before].next
-                if node == NOBODY or self.waiting.has(self.nodes[node].sequence):
+                if node == NO_NODE or self.waiting.has(self.nodes[node].sequence):
                     before = node
                     continue
                 self.nodes[before].next = self.nodes[node].next

@@ -38,7 +38,6 @@ cdef extern from *:
     """
     uint64_t GONE_PIN "NATSD_GONE_PIN"  # the pin of a request that names an ended one
 
-cdef int64_t YEARS_NS = 4_000_000_000_000_000_000    # about 127 years: a longer time is unlimited
 cdef str NOT_TOLD = "an event of a consumer could not be told"
 cdef bytes CHARS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 

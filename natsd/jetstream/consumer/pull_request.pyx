@@ -18,7 +18,7 @@ from natsd.jetstream.consumer.flat_object cimport (
 from natsd.jetstream.consumer.slow_json import WrongRequest, read_pull_request
 
 cdef enum:
-    DIGITS_MAX = 18
+    BATCH_DIGITS_MAX = 18
 
 
 cdef inline bint is_key(FlatPair* pair, const char* key, Py_ssize_t length) noexcept nogil:
@@ -88,7 +88,7 @@ cdef bint read_number(const char* body, Py_ssize_t length, int64_t* number) noex
     cdef bint is_negative = body[0] == c"-"
     cdef Py_ssize_t at = 1 if is_negative or body[0] == c"+" else 0
     cdef int64_t value = 0
-    if at == length or length - at > DIGITS_MAX:
+    if at == length or length - at > BATCH_DIGITS_MAX:
         return False
     for at in range(at, length):
         if not c"0" <= body[at] <= c"9":

@@ -24,10 +24,8 @@ cdef enum:
     WINDOW_SHARE = 16           # the window begins with 1 / WINDOW_SHARE of its maximum
     CONTROL_CHARS = 4
     CONTROL_TAGS = 14_776_336   # 62 to the power of CONTROL_CHARS
-    SECOND_NS = 1_000_000_000
     PREFIX_LEN = 7              # bytes of "$JS.FC.", behind which domain and account may follow
 
-cdef bytes CHARS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 cdef bytes FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 
 

@@ -38,7 +38,7 @@ cdef extern from *:
     int64_t NEVER "NATSD_NEVER"
 
 cdef enum:
-    CAPACITY_MIN = 16
+    REDELIVERY_CAPACITY_MIN = 16
     SWEPT_PER_HINT = 2
     STALE_MIN = 64              # fewer hints than that are not swept
 
@@ -303,7 +303,7 @@ cdef class Redelivery:
             return 0
         self.sweep_hints()
         if self.hint_count == self.hint_capacity:
-            capacity = max(<Py_ssize_t> CAPACITY_MIN, 2 * self.hint_capacity)
+            capacity = max(<Py_ssize_t> REDELIVERY_CAPACITY_MIN, 2 * self.hint_capacity)
             grown = <Hint*> realloc(self.hints, capacity * sizeof(Hint))
             if grown == NULL:
                 raise MemoryError
@@ -423,7 +423,7 @@ cdef class Redelivery:
         self.queue_head, self.queue_tail = 0, to
         if 2 * to <= self.queue_capacity and to < self.queue_capacity:
             return 0
-        capacity = max(<Py_ssize_t> CAPACITY_MIN, 2 * self.queue_capacity)
+        capacity = max(<Py_ssize_t> REDELIVERY_CAPACITY_MIN, 2 * self.queue_capacity)
         grown = <Due*> realloc(self.queue, capacity * sizeof(Due))
         if grown == NULL:
             raise MemoryError

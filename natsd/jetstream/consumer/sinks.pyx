@@ -27,9 +27,6 @@ from natsd.jetstream.stream.core cimport Reader
 
 from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, demands_too_much, header_value
 
-cdef enum:
-    POLICY_FLOW_CONTROL = 3
-
 
 cdef inline bint is_token(bytes token, const char* text, Py_ssize_t length) noexcept:
     return len(token) == length and memcmp(<const char*> token, text, length) == 0

@@ -16,7 +16,7 @@ from libc.string cimport memcpy, memmove
 from natsd.jetstream.stream.admission cimport Batch
 from natsd.jetstream.stream.entry cimport Entry
 
-cdef extern from "../../store/buffers.h" nogil:
+cdef extern from "natsd/store/buffers.h" nogil:
     void natsd_give_back_pages(char* data, size_t size)
 
 cdef enum:

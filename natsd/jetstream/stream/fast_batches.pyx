@@ -42,7 +42,7 @@ from natsd.jetstream.stream.answers import (
 from natsd.store.errors import StoreError
 
 cdef enum:
-    ID_BYTES_MAX = 64
+    FAST_ID_BYTES_MAX = 64
     FLOW_MAX = 500              # shared by all batches of a stream
     FLOW_BYTES = 96             # room for one flow message
 
@@ -238,7 +238,7 @@ cdef class FastBatches(Admission):
         return recent
 
     cdef bytes refuse_to_begin(self, FastReply* said):
-        if said.id_len > ID_BYTES_MAX:
+        if said.id_len > FAST_ID_BYTES_MAX:
             return self.ingest.preconditions.refuse(ErrorId.JSBatchPublishInvalidBatchIDErr)
         if said.sequence != 1:
             return self.ingest.preconditions.refuse(ErrorId.JSBatchPublishUnknownBatchIDErr)

@@ -31,7 +31,7 @@ cdef const char* last_token(const char* start, const char** end, Py_ssize_t* len
     return NULL
 
 
-cdef uint64_t number_of(const char* text, Py_ssize_t length) noexcept nogil:
+cdef uint64_t token_number(const char* text, Py_ssize_t length) noexcept nogil:
     """Return the number; NO_NUMBER if the text is none or too large."""
     cdef uint64_t number = 0
     cdef uint64_t digit
@@ -54,12 +54,12 @@ cdef bint parse_fast_reply(const char* reply, Py_ssize_t length, FastReply* out)
     if not is_fast_reply(reply, length):
         return False
     token = last_token(reply, &end, &token_len)
-    number = NO_NUMBER if token == NULL else number_of(token, token_len)
+    number = NO_NUMBER if token == NULL else token_number(token, token_len)
     if number > <uint64_t> FAST_PING:
         return False
     out.operation = <FastOperation> number
     token = last_token(reply, &end, &token_len)
-    number = 0 if token == NULL else number_of(token, token_len)
+    number = 0 if token == NULL else token_number(token, token_len)
     if number == 0 or number == NO_NUMBER:
         return False
     out.sequence = number
@@ -77,7 +77,7 @@ cdef bint parse_fast_reply(const char* reply, Py_ssize_t length, FastReply* out)
     token = last_token(reply, &end, &token_len)
     if token == NULL:
         return False
-    number = number_of(token, token_len)
+    number = token_number(token, token_len)
     if number == 0 or number == NO_NUMBER:
         number = FLOW_DEFAULT
     out.flow = <uint32_t> min(number, <uint64_t> FLOW_MAX)

@@ -24,11 +24,11 @@ from natsd.jetstream.stream.rollups cimport Rollups
 from natsd.store.log cimport MessageLog
 
 from natsd.jetstream.errors import ErrorId
-from natsd.jetstream.headers import SCHEDULER, header_value
+from natsd.jetstream.headers import SCHEDULER as SCHEDULER_HEADER, header_value
 from natsd.store.errors import StoreError
 
 cdef enum:
-    HEADERS_MAX = 65_535
+    TARGET_HEADERS_MAX = 65_535
     MARK_ROOM = 40              # bytes of a Nats-Delayed header, without the stream's name
 
 
@@ -62,7 +62,7 @@ cdef class Scheduled:
         cdef Py_ssize_t headers_len = (     # with the line that its copy gets
             entry.headers_len + MARK_ROOM + PyBytes_GET_SIZE(self.preconditions.name)
         )
-        if headers_len > HEADERS_MAX:
+        if headers_len > TARGET_HEADERS_MAX:
             return self.preconditions.refuse(ErrorId.JSStreamHeaderExceedsMaximumErr)
         if 0 <= max_msg_size < headers_len + entry.data_len:
             return self.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
@@ -108,7 +108,7 @@ cdef class Scheduled:
             )
             self.is_waiting = True
         if entry.scheduling & ENDS_SCHEDULE:
-            return self.purge(entry.sequence, header_value(headers, SCHEDULER))
+            return self.purge(entry.sequence, header_value(headers, SCHEDULER_HEADER))
         return False
 
     cdef bint purge(self, uint64_t sequence, bytes subject) except -1:

@@ -34,8 +34,8 @@ cdef enum:
 
 cdef enum Name:                 # headers that servers add, in the server's order
     OTHER
-    STREAM
-    SUBJECT
+    STREAM_HEADER
+    SUBJECT_HEADER
     SEQUENCE
     TIME_STAMP
     NUM_PENDING
@@ -173,18 +173,18 @@ cdef class DirectDecoder(RangeDecoder):
         to.subject_len = at - 2 - to.subject
         if (
             not skip(&at, end, b"Nats-Sequence: ", 15)
-            or not skip_number(&at, end, &to.sequence)
+            or not skip_decimal(&at, end, &to.sequence)
             or not skip(&at, end, b"\r\nNats-Time-Stamp: ", 19)
             or not skip_line(&at, end, &value)
             or not read_time_stamp(value, at - 2 - value, &self.second, &to.time_ns)
             or not skip(&at, end, b"Nats-Num-Pending: ", 18)
-            or not skip_number(&at, end, &number)
+            or not skip_decimal(&at, end, &number)
         ):
             return False
         to.pending = <int64_t> number
         to.own_len = 10
         return (
-            skip(&at, end, b"\r\nNats-Last-Sequence: ", 22) and skip_number(&at, end, &number)
+            skip(&at, end, b"\r\nNats-Last-Sequence: ", 22) and skip_decimal(&at, end, &number)
             and skip(&at, end, b"\r\n\r\n", 4) and at == end
         )
 
@@ -210,19 +210,19 @@ cdef class DirectDecoder(RangeDecoder):
             if name == OTHER or found & (1 << name):
                 break
             found |= 1 << name
-            if name == SUBJECT:
+            if name == SUBJECT_HEADER:
                 to.subject = value
                 to.subject_len = end - 2 - value
             elif name == TIME_STAMP:
                 good &= read_time_stamp(value, end - 2 - value, &self.second, &to.time_ns)
-            elif name != STREAM:
+            elif name != STREAM_HEADER:
                 good &= read_decimal(value, end - 2 - value, &number)
                 if name == SEQUENCE:
                     to.sequence = number
                 elif name == NUM_PENDING:
                     to.pending = <int64_t> number
             end = line
-            if name == STREAM:
+            if name == STREAM_HEADER:
                 break
         to.own_len = end - begin
         return good and found & NEEDED == NEEDED
@@ -266,7 +266,7 @@ cdef class PullDecoder(RangeDecoder):
 
 
 cdef enum:
-    NEEDED = 1 << SUBJECT | 1 << SEQUENCE | 1 << TIME_STAMP
+    NEEDED = 1 << SUBJECT_HEADER | 1 << SEQUENCE | 1 << TIME_STAMP
 
 
 cdef inline bint skip(
@@ -289,7 +289,7 @@ cdef inline bint skip_line(const char** at, const char* end, const char** value)
     return True
 
 
-cdef inline bint skip_number(const char** at, const char* end, uint64_t* to) noexcept nogil:
+cdef inline bint skip_decimal(const char** at, const char* end, uint64_t* to) noexcept nogil:
     cdef const char* begin = at[0]
     cdef uint64_t value = 0
     while at[0] < end and c"0" <= at[0][0] <= c"9":
@@ -318,7 +318,7 @@ cdef inline int name_of(const char* line, size_t length, const char** value) noe
     if is_named(line, length, b"Nats-Sequence: ", 15, value):
         return SEQUENCE
     if is_named(line, length, b"Nats-Subject: ", 14, value):
-        return SUBJECT
+        return SUBJECT_HEADER
     if is_named(line, length, b"Nats-Time-Stamp: ", 17, value):
         return TIME_STAMP
     if is_named(line, length, b"Nats-Num-Pending: ", 18, value):
@@ -326,7 +326,7 @@ cdef inline int name_of(const char* line, size_t length, const char** value) noe
     if is_named(line, length, b"Nats-Last-Sequence: ", 20, value):
         return LAST_SEQUENCE
     if is_named(line, length, b"Nats-Stream: ", 13, value):
-        return STREAM
+        return STREAM_HEADER
     if is_named(line, length, b"Nats-Msg-Size: ", 15, value):
         return MSG_SIZE
     return OTHER
