@@ -9,6 +9,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
+COPY .ci/build.py .ci/build.py
 COPY natsd natsd
 RUN python -m venv /opt/natsd && /opt/natsd/bin/pip install --no-cache-dir .
 

@@ -85,7 +85,7 @@ $(BIN)/python:
 	@python=$$(.ci/toolchain $(PYTHON)) && echo "natsd: making $(VENV) with $$python" && $$python -m venv $(VENV)
 
 $(VENV)/.tools: pyproject.toml .ci/build.py | $(BIN)/python
-	$(PIP) install $$($(BUILD) requirements)
+	$(PIP) install $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
 	@touch $@
 
 $(VENV)/.compiled: $(VENV)/.tools $(COMPILED_SOURCES)

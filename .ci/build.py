@@ -1,4 +1,4 @@
-"""Compiles natsd's modules in one of these ways.
+"""Builds natsd: the backend of `pip install .`, and the compiler of `make`.
 
     python .ci/build.py release        in place, beside the sources: for `make run`, `make test`
     python .ci/build.py debug          into build/debug: all checks on, live objects counted
@@ -6,35 +6,43 @@
     python .ci/build.py fuzz           into build/fuzz: like asan, by clang, with libFuzzer coverage
     python .ci/build.py editable       build/editable/*.whl, which points here and compiles nothing
     python .ci/build.py packed DIR     DIR/*.whl from modules already compiled: for Spark's tests
-    python .ci/build.py requirements   prints the packages that this program needs
 
-The modules and their release flags are `ext-modules` in pyproject.toml. A variant (debug, asan,
-fuzz) replaces the flags and is built, with the Python files, into its own directory, which goes on
+Each `.pyx` that no other `.pyx` includes becomes one extension module, together with the files that
+it includes. There are about twenty, since what each module costs (its copies of Cython's own code,
+and of the declarations that it cimports) was two thirds of the build when each file was a module.
+One process per core translates a module to C and compiles it, the largest module first. A module is
+compiled again if a file that it includes, cimports, or could include as a header is newer.
+
+A variant (debug, asan, fuzz) is built, with the Python files, into its own directory, which goes on
 PYTHONPATH. No variant changes the files of another.
 """
 
+import functools
 import logging
+import multiprocessing
 import os
+import re
 import shutil
 import sys
-import tomllib
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from setuptools import Distribution, Extension
+import setuptools
+from setuptools import Distribution, Extension
+from setuptools.build_meta import *  # noqa: F403  (the hooks of PEP 517, with natsd's modules)
+from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'^include "([^"]+)"', re.MULTILINE)
 CHECKED = {"boundscheck": True, "initializedcheck": True, "nonecheck": True, "wraparound": True}
-GENERATED_CODE_FLAGS = ["-Wno-unused-variable"]
 DEBUG_FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-UNDEBUG", "-DNATSD_DEBUG=1")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The differences of a build from the release, whose flags are in pyproject.toml."""
+    """One way to compile the modules."""
 
     flags: tuple[str, ...]
     link_flags: tuple[str, ...] = ()
@@ -42,6 +50,7 @@ class Variant:
     directives: dict[str, bool] = field(default_factory=lambda: CHECKED)
 
 
+RELEASE = Variant(("-O3", "-g0", "-DCYTHON_WITHOUT_ASSERTIONS"), directives={})
 VARIANTS = {
     "debug": Variant(DEBUG_FLAGS),
     "asan": Variant((*DEBUG_FLAGS, "-fsanitize=address"), ("-fsanitize=address",)),
@@ -50,64 +59,131 @@ VARIANTS = {
 }
 
 
-def requirements() -> list[str]:
-    """Return the packages that a build needs: [build-system] of pyproject.toml."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+def extensions(variant: Variant = RELEASE) -> list[Extension]:
+    """Return an extension for each `.pyx` that no other includes; its `depends` are the others."""
+    found = sorted(ROOT.glob("natsd/**/*.pyx"))
+    parts = {
+        path: [path.parent / name for name in INCLUDE.findall(path.read_text())] for path in found
+    }
+    included = {part for named in parts.values() for part in named}
+    headers = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("natsd/**/*.h"))]
+    return [
+        Extension(
+            ".".join(path.relative_to(ROOT).with_suffix("").parts),
+            [str(path.relative_to(ROOT))],
+            include_dirs=["."],
+            depends=[*(str(part.relative_to(ROOT)) for part in parts[path]), *headers],
+            extra_compile_args=[*variant.flags, "-w"],  # warnings about generated code help nobody
+            extra_link_args=list(variant.link_flags),
+        )
+        for path in found
+        if path not in included
+    ]
 
 
-def read_project() -> "Distribution":
-    """Return the setuptools distribution of pyproject.toml; changes the working directory."""
-    from setuptools import Distribution  # imported here: `requirements` runs before its install
+class BuildModules(build_ext):
+    """Compiles the modules that are out of date, several at once."""
 
+    directives: dict[str, bool] = RELEASE.directives
+
+    def build_extensions(self) -> None:
+        """Compile in one process per core; print a line as each module is begun."""
+        stale = self.out_of_date()
+        jobs = [
+            (extension, f"{extension.sources[0].removesuffix('.pyx')} {at}/{len(stale)} …")
+            for at, extension in enumerate(stale, 1)
+        ]
+        compile_one = functools.partial(
+            compile_module, self.directives, self.build_lib, self.build_temp
+        )
+        # Not forked: the process that pip runs this in may have threads.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+            for _ in pool.map(compile_one, *zip(*jobs, strict=True)) if jobs else ():
+                pass
+
+    def out_of_date(self) -> list[Extension]:
+        """Return the modules whose sources are newer than their compiled file, largest first."""
+        from Cython.Build.Dependencies import create_dependency_tree
+
+        tree = create_dependency_tree(quiet=True)
+        stale = []
+        for extension in self.extensions:
+            source = extension.sources[0]
+            read = [*tree.all_dependencies(source), *extension.depends, __file__]
+            compiled = Path(self.get_ext_fullpath(extension.name))
+            newest = max(os.stat(path).st_mtime for path in read)
+            if not compiled.exists() or compiled.stat().st_mtime < newest:
+                stale.append((sum(os.stat(path).st_size for path in extension.depends), extension))
+        return [extension for _, extension in sorted(stale, key=lambda one: -one[0])]
+
+
+def compile_module(
+    directives: dict[str, bool], build_lib: str, build_temp: str, extension: Extension, title: str
+) -> None:
+    """Translate one module to C and compile it into `build_lib`."""
+    from Cython.Build import cythonize
+
+    logging.disable(logging.WARNING)
+    print("compiling", title, flush=True)
+    distribution = Distribution({"name": "natsd"})
+    distribution.ext_modules = cythonize(
+        extension,
+        build_dir=str(Path(build_temp) / "c"),
+        compiler_directives={
+            "auto_pickle": False,
+            "language_level": 3,
+            "show_performance_hints": False,
+            **directives,
+        },
+        force=True,
+        quiet=True,
+    )
+    command = distribution.get_command_obj("build_ext")
+    command.build_lib = build_lib
+    command.build_temp = build_temp
+    command.force = True
+    distribution.run_command("build_ext")
+
+
+setuptools.setup = functools.partial(
+    setuptools.setup, ext_modules=extensions(), cmdclass={"build_ext": BuildModules}
+)
+
+
+def read_project(variant: Variant = RELEASE) -> Distribution:
+    """Return the setuptools distribution of this tree; changes the working directory."""
     warnings.simplefilter("ignore")  # setuptools' warnings are advice for packagers
     logging.disable(logging.WARNING)
     os.chdir(ROOT)
-    distribution = Distribution({"script_name": Path(__file__).name})
+    distribution = Distribution(
+        {
+            "script_name": Path(__file__).name,
+            "ext_modules": extensions(variant),
+            "cmdclass": {"build_ext": BuildModules},
+        }
+    )
     distribution.parse_config_files()
     return distribution
 
 
-def build(variant: Variant | None, build_dir: Path) -> None:
-    """Compile outdated modules: Cython in processes, then C in threads, one per core.
-
-    `variant` None: the release, in place. `build_dir` gets all other files.
-    """
-    from Cython.Build import cythonize
-
-    cores = os.cpu_count() or 1
-    distribution = read_project()
-    for extension in distribution.ext_modules:
-        extension.depends = [*extension.depends, "pyproject.toml", __file__]
-        if variant is not None:
-            extension.extra_compile_args = list(variant.flags)
-            extension.extra_link_args = list(variant.link_flags)
-        extension.extra_compile_args += GENERATED_CODE_FLAGS
-    distribution.ext_modules = cythonize(
-        distribution.ext_modules,
-        nthreads=cores,
-        build_dir=str(build_dir / "c") if variant else None,
-        compiler_directives=variant.directives if variant else {},
-    )
-
-    build_ext = distribution.get_command_obj("build_ext")
-    build_ext.parallel = cores
-    build_ext.build_temp = str(build_dir / "objects")
-    if variant is None:
-        build_ext.inplace = True
+def build(variant: Variant, build_dir: Path, *, inplace: bool) -> None:
+    """Compile what is out of date: in place, or with the Python files into `build_dir`."""
+    distribution = read_project(variant)
+    command = distribution.get_command_obj("build_ext")
+    command.directives = variant.directives
+    command.build_temp = str(build_dir / "objects")
+    if inplace:
+        command.inplace = True
     else:
-        build_ext.build_lib = str(build_dir)
-        copy_python_files(distribution, build_dir)
+        command.build_lib = str(build_dir)
+        copying = distribution.get_command_obj("build_py")
+        copying.build_lib = str(build_dir)
+        distribution.run_command("build_py")
     distribution.run_command("build_ext")
 
 
-def copy_python_files(distribution: "Distribution", build_dir: Path) -> None:
-    """Copy the Python files of the packages into a variant's directory."""
-    build_py = distribution.get_command_obj("build_py")
-    build_py.build_lib = str(build_dir)
-    distribution.run_command("build_py")
-
-
-def build_editable(wheel_dir: Path) -> None:
+def build_editable_wheel(wheel_dir: Path) -> None:
     """Build the wheel of `pip install --editable`, for a tree that is compiled in place."""
     shutil.rmtree(wheel_dir, ignore_errors=True)
     wheel_dir.mkdir(parents=True)
@@ -124,12 +200,10 @@ def build_packed(wheel_dir: Path) -> None:
 
     The modules are those beside the sources, or in the directory that NATSD_COMPILED names.
     """
-    from setuptools.command.build_ext import build_ext
-
     compiled = Path(os.environ.get("NATSD_COMPILED", ROOT))
 
     class TakeCompiled(build_ext):
-        def build_extension(self, extension: "Extension") -> None:
+        def build_extension(self, extension: Extension) -> None:
             """Copy the compiled module in place of compiling it."""
             target = Path(self.get_ext_fullpath(extension.name))
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -150,19 +224,17 @@ def build_packed(wheel_dir: Path) -> None:
 def main(arguments: list[str]) -> int:
     """Run the command of the arguments; return the exit code, 2 for an unknown command."""
     match arguments:
-        case ["requirements"]:
-            print(*requirements())
         case ["editable"]:
-            build_editable(ROOT / "build" / "editable")
+            build_editable_wheel(ROOT / "build" / "editable")
         case ["packed", wheel_dir]:
             build_packed(Path(wheel_dir).resolve())
         case ["release"]:
-            build(None, ROOT / "build" / "release")
+            build(RELEASE, ROOT / "build" / "release", inplace=True)
         case [name] if name in VARIANTS:
             variant = VARIANTS[name]
             if variant.compiler is not None:
                 os.environ["CC"] = variant.compiler
-            build(variant, ROOT / "build" / name)
+            build(variant, ROOT / "build" / name, inplace=False)
         case _:
             print(__doc__, file=sys.stderr)
             return 2

@@ -8,9 +8,8 @@ from typing import Final
 
 from natsd.accounts.internal_client import InternalClient
 from natsd.config.account_options import MsgTraceOptions
-from natsd.core.outlet import Outlet
-from natsd.core.reactor import Counters, Reactor
-from natsd.core.sublist import SubList
+from natsd.core.network import Counters, Outlet, Reactor
+from natsd.core.routing import SubList
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"

@@ -9,13 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from natsd.core.internal import CallbackSink, IgnoringSink
-from natsd.core.outlet import Outlet
-from natsd.core.reactor import Reactor
-from natsd.core.subject import InvalidSubject
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Sink, Subscription
-from natsd.core.wire import Wire
+from natsd.core.network import CallbackSink, IgnoringSink, Outlet, Reactor, Wire
+from natsd.core.routing import InvalidSubject, Sink, SubList, Subscription
 
 Handler = Callable[[str, str | None, bytes, bytes], object]
 """Called with subject, reply, header block (empty: none) and payload."""

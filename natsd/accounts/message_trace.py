@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import msgspec
 
-from natsd.core.tracing import trace_headers
+from natsd.core.network import trace_headers
 from natsd.core.wall_time import timestamp
 
 if TYPE_CHECKING:
     from natsd.accounts.account import Account
-    from natsd.core.subscription import Subscription
+    from natsd.core.routing import Subscription
 
 DESTINATION: Final = b"Nats-Trace-Dest"
 ONLY: Final = b"Nats-Trace-Only"

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 
 from natsd.bench.sublist import rss_bytes, timed
-from natsd.store.disk import RealDisk
+from natsd.store.commit.volume import Volume
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.file_store import FileStore
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
-from natsd.trie.record_trie import RecordTrie
+from natsd.trie.in_memory import RecordTrie
 
 DATA = bytes(range(128))
 FEW_SUBJECTS = 1_000

@@ -26,8 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Subscription
+from natsd.core.routing import SubList, Subscription
 
 SIZES = (1_000, 100_000, 1_000_000)
 PUBLISHED_SUBJECTS = 100_000

@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import GLOBAL_ACCOUNT
-from natsd.store.check import Report, check_volume
-from natsd.store.disk import DirectoryLocked, RealDisk
-from natsd.store.doubled_file import UNFINISHED_SUFFIX
+from natsd.store.crypto.keys import OperatorKeys
+from natsd.store.disk.disk import DirectoryLocked
+from natsd.store.disk.doubled_file import UNFINISHED_SUFFIX
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import StoreError
-from natsd.store.keys import OperatorKeys
-from natsd.store.repair import repair_volume
+from natsd.store.maintenance.check import Report, check_volume
+from natsd.store.maintenance.repair import repair_volume
 
 if TYPE_CHECKING:
     from natsd.jetstream.archive.offline import Transferred

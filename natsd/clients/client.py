@@ -29,11 +29,9 @@ from natsd.clients.redact import redact_connect, shown_payload
 from natsd.clients.tracing import Decision, decide
 from natsd.config import Options
 from natsd.config.levels import TRACE
-from natsd.core.connection import Connection
+from natsd.core.network import Connection, Reactor, Settings
 from natsd.core.quoting import quoted
-from natsd.core.reactor import Reactor
 from natsd.core.reasons import ClosedReason, ErrorText
-from natsd.core.wire import Settings
 
 logger = logging.getLogger("natsd.client")
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from natsd.accounts import Account
 from natsd.accounts.message_trace import MessageTrace, TraceRequest, with_trace_disabled
+from natsd.core.network import is_reserved
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ErrorText
-from natsd.core.subject import is_valid_publish
-from natsd.core.tracing import is_reserved
+from natsd.core.routing import is_valid_publish
 
 if TYPE_CHECKING:
     from natsd.clients.client import Client

@@ -31,7 +31,7 @@ from natsd.config.settings import (
     whole,
     word,
 )
-from natsd.core.subject import is_valid_publish
+from natsd.core.routing import is_valid_publish
 
 INT32_MAX: Final = 2**31 - 1
 ACCOUNTS: Final = ("$G",)

@@ -2,12 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.reactor cimport Counters
-from natsd.core.subscription cimport Message, Subscription
-from natsd.core.sublist cimport SubList
-from natsd.core.tracing cimport TracedMessage
-from natsd.core.wire cimport Wire
+from natsd.core.routing cimport MatchResult, Message, SubList, Subscription
 
 
 cdef class Connection(Wire):

@@ -22,28 +22,15 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
-from natsd.core.distribute cimport distribute
-from natsd.core.match_result cimport MatchResult, plain_at
-from natsd.core.outbound cimport BY_REFERENCE_BYTES, out_pending, out_push
-from natsd.core.parser cimport (
-    BAD_ARGUMENTS, CONNECT_REQUIRED, CONTROL_LINE, HEADERS_NOT_SUPPORTED, MAX_PAYLOAD,
-    UNKNOWN_OPERATION, Args, Violation,
-)
-from natsd.core.reactor cimport Counters, Endpoint, Reactor, monotonic_ns
 from natsd.core.reserved cimport is_reserved_reply, is_reserved_subject, may_be_reserved
-from natsd.core.subject cimport subject_is_valid_literal
-from natsd.core.sublist cimport SubList
-from natsd.core.subscription cimport Message, Subscription, detach, new_subscription, sid_of
-from natsd.core.tracing cimport (
-    ASKING_BLOCK_BYTES, TracedMessage, distribute_traced, line_length, may_be_traced, rarely,
-    with_headers,
+from natsd.core.routing cimport (
+    MatchResult, Message, SubList, Subscription, detach, new_subscription, plain_at, sid_of,
+    subject_is_valid_literal,
 )
-from natsd.core.wire cimport Settings, Wire
 
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason, ErrorText
-from natsd.core.sublist import InvalidSubject
-from natsd.core.tracing import AUTO_UNSUBSCRIBED, CLIENT_CLOSED, NOT_STALLED
+from natsd.core.routing import InvalidSubject
 
 cdef extern from *:
     """

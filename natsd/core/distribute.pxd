@@ -6,9 +6,7 @@ Inlined where messages enter the server: in client connections and in the server
 
 from libc.stdint cimport int64_t, uint32_t
 
-from natsd.core.reactor cimport Reactor
-from natsd.core.match_result cimport MatchResult, QueueResult
-from natsd.core.subscription cimport Message, Sink, Subscription
+from natsd.core.routing cimport MatchResult, Message, QueueResult, Sink, Subscription
 
 
 cdef inline int deliver_to_one(

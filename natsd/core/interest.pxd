@@ -3,10 +3,6 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from natsd.core.name_table cimport Named, NameTable
-from natsd.core.subject cimport Token, TokenList
-from natsd.core.subscription cimport Subscription
-
 
 cdef struct Members:            # array of subscriptions; one subscription needs no allocation
     PyObject** items            # with capacity 0, the single subscription itself

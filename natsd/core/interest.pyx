@@ -31,15 +31,6 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-from natsd.core.name_table cimport (
-    Named, NameTable, hash_name, prefetch_item, prefetch_slot,
-    table_add, table_at, table_find, table_free, table_remove, table_span,
-)
-from natsd.core.subject cimport Token, free_tokens, is_star, is_tail, split_tokens
-from natsd.core.subscription cimport NATSD_LIVE, Subscription, live, queue_of
-
-from natsd.core.subject import InvalidSubject
-
 
 # Arrays of subscriptions
 

@@ -1,7 +1,5 @@
 """Declarations of interest_watches.pyx."""
 
-from natsd.core.subscription cimport Subscription
-
 
 cdef class InterestWatches:
     cdef dict callbacks        # `watch_name` (subject, NUL, queue) -> list of callables

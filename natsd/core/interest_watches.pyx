@@ -10,9 +10,6 @@ Promise
   raises, the exception is reported, the change remains, and later callbacks of it are skipped.
 """
 
-from natsd.core.interest cimport Node, QueueGroup
-from natsd.core.subscription cimport Subscription
-
 
 cdef bytes watch_name(bytes subject, bytes queue):
     """Return the key of a watch: subject and queue as they stand in a subscription's text."""

@@ -1,7 +1,6 @@
 """Declarations of internal.pyx."""
 
-from natsd.core.reactor cimport Reactor
-from natsd.core.subscription cimport Message, Sink, Subscription
+from natsd.core.routing cimport Message, Sink, Subscription
 
 
 cdef class CallbackSink(Sink):

@@ -8,9 +8,7 @@ bytes are parsed. If it raises, the exception is logged and no connection is clo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcmp
 
-from natsd.core.reactor cimport Reactor
-from natsd.core.subscription cimport Message, Sink, Subscription
-from natsd.core.tracing cimport TracedMessage, deliver_unrecorded
+from natsd.core.routing cimport Message, Sink, Subscription
 
 
 cdef class CallbackSink(Sink):

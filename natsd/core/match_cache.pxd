@@ -3,10 +3,6 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.name_table cimport Named, NameTable
-from natsd.core.subscription cimport Subscription
-
 
 cdef enum:
     ENTRIES_MAX = 1024

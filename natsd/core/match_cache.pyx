@@ -27,12 +27,6 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.name_table cimport Named, hash_name, name_of, table_add, table_find, table_remove
-from natsd.core.subject cimport (
-    TokenCursor, is_star, is_tail, next_token, subject_is_literal, subject_matches, tokens_of,
-)
-from natsd.core.subscription cimport NATSD_LIVE, Subscription, live
 
 cdef uint64_t SECOND_HALF = <uint32_t> -1
 cdef uint64_t FIRST_HALF = ~SECOND_HALF

@@ -3,9 +3,6 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from natsd.core.interest cimport NodeList, QueueGroup
-from natsd.core.subscription cimport Subscription
-
 
 cdef struct SubArray:           # header of an array of owned references, which follow it in memory
     uint32_t owners             # results that use a prefix of the array

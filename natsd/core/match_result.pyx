@@ -25,10 +25,6 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
-from natsd.core.interest cimport Members, NodeList, QueueGroup, members_of
-from natsd.core.name_table cimport hash_name, name_of, natsd_same, table_at, table_span
-from natsd.core.subject cimport wire_text
-from natsd.core.subscription cimport NATSD_LIVE, Subscription, live, queue_of
 
 cdef enum:
     LINEAR_GROUPS_MAX = 16

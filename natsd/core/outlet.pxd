@@ -2,10 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.reactor cimport Counters, Reactor
-from natsd.core.sublist cimport SubList
-from natsd.core.subscription cimport Message
+from natsd.core.routing cimport MatchResult, Message, SubList
 
 
 cdef class Outlet:

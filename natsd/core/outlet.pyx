@@ -27,12 +27,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
-from natsd.core.distribute cimport distribute
-from natsd.core.match_result cimport MatchResult
-from natsd.core.outbound cimport BY_REFERENCE_BYTES
-from natsd.core.reactor cimport Counters, Reactor
-from natsd.core.sublist cimport SubList
-from natsd.core.subscription cimport Message
+from natsd.core.routing cimport MatchResult, Message, SubList
 
 cdef enum:
     FRAME_BYTES_MIN = 512

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
-from natsd.core.subscription cimport Message, Sink
+from natsd.core.routing cimport Message, Sink
 
 
 cpdef enum Violation:

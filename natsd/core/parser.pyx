@@ -37,7 +37,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy
 
-from natsd.core.subscription cimport Message, Sink
+from natsd.core.routing cimport Message, Sink
 
 cdef enum:
     MAX_CONTROL_LINE_BYTES = 4096

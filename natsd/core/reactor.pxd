@@ -2,9 +2,6 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.outbound cimport ChunkPool
-from natsd.core.parser cimport OpHandler
-
 
 cdef class Counters:
     cdef public int64_t in_msgs

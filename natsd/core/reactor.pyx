@@ -34,8 +34,6 @@ from posix.unistd cimport close
 
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
-from natsd.core.outbound cimport ChunkPool
-from natsd.core.parser cimport OpHandler
 from natsd.core.poller cimport (
     POLLER_BATCH, POLLER_HANGUP, POLLER_READ, POLLER_WRITE, poller_add, poller_change, poller_event,
     poller_open, poller_ready, poller_remove, poller_supported,
@@ -46,7 +44,7 @@ cdef enum:
     TURN_NS = 2_000_000
     SPIN_NS = 30_000
     SPIN_BYTES = 4096          # if a turn reads more, it does not spin for small messages
-    BATCH_FLUSH_BYTES = 128 * 1024   # appended in one read: above this, recipients are flushed at its end
+    BATCH_FLUSH_BYTES = 128 * 1024  # appended in a read: above this, recipients are flushed at its end
     TASKS_NS = 2_000_000       # time for queued tasks in one turn
     TASKS_MAX = 8192           # while more tasks are queued, nothing is read
 

@@ -14,8 +14,6 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp
 
-from natsd.core.name_table cimport hash_name
-
 
 cdef enum:
     SUBJECT_LEN_MAX = 0x7fffffff

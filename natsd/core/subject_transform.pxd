@@ -2,8 +2,6 @@
 
 from libc.stdint cimport int64_t, uint32_t
 
-from natsd.core.subject cimport TokenList
-
 
 cdef enum PieceKind:
     LITERAL = 0                 # a fixed text

@@ -18,10 +18,6 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
-from natsd.core.subject cimport (
-    free_tokens, split_tokens, subject_is_valid_literal, subject_matches, wire_bytes,
-    wire_text,
-)
 
 from natsd.core.subject_mapping import (
     Draw, Partition, Text, TokenChange, Wildcard, parse_mapping,

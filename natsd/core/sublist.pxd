@@ -2,12 +2,6 @@
 
 from libc.stdint cimport uint64_t
 
-from natsd.core.interest cimport Interest
-from natsd.core.interest_watches cimport InterestWatches
-from natsd.core.match_cache cimport MatchCache
-from natsd.core.match_result cimport MatchResult, QueueResult, member_at, plain_at
-from natsd.core.subscription cimport Subscription
-
 
 cdef class SubList:
     cdef Interest interest

@@ -27,14 +27,7 @@ from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from natsd.core.interest cimport Members, Node, QueueGroup, members_of
-from natsd.core.interest_watches cimport InterestWatches, is_alone, watch_name
-from natsd.core.match_cache cimport CacheEntry, result_of
-from natsd.core.name_table cimport hash_name, table_at, table_find, table_span
-from natsd.core.subject cimport wire_bytes
-from natsd.core.subscription cimport WEIGHT_MAX
 
-from natsd.core.subject import InvalidSubject  # no-cython-lint: re-exported
 from natsd.core.sublist_stats import SubListStats
 
 cdef extern from "Python.h":

@@ -13,8 +13,6 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from natsd.core.subject cimport wire_bytes, wire_text
-
 
 cdef class Sink:
     """A recipient of messages at C level. This base class accepts no message."""

@@ -3,9 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memchr
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.reactor cimport Reactor
-from natsd.core.subscription cimport Message, Sink, Subscription
+from natsd.core.routing cimport MatchResult, Message, Sink, Subscription
 
 
 cdef extern from *:

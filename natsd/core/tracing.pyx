@@ -24,11 +24,10 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memchr
 
-from natsd.core.match_result cimport MatchResult, QueueResult, plain_at
-from natsd.core.reactor cimport Reactor
 from natsd.core.reserved cimport is_reserved_subject
-from natsd.core.subject cimport wire_bytes
-from natsd.core.subscription cimport Message, Sink, Subscription
+from natsd.core.routing cimport (
+    MatchResult, Message, QueueResult, Sink, Subscription, plain_at, wire_bytes,
+)
 
 cdef enum:
     HEADERS_SHOWN_MAX = 1024    # headers in a trace; of later ones only the trace headers are added

@@ -2,9 +2,6 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from natsd.core.outbound cimport Outbound
-from natsd.core.reactor cimport Endpoint
-
 
 cdef class Settings:
     cdef public int32_t max_control_line

@@ -30,11 +30,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from posix.unistd cimport close as close_file
 
-from natsd.core.outbound cimport (
-    ChunkPool, iovec, out_clear, out_gather, out_keep, out_pending, out_roll, out_sent, out_take,
-)
 from natsd.core.poller cimport POLLER_READ, POLLER_WRITE, SEND_FLAGS
-from natsd.core.reactor cimport Endpoint, Reactor, monotonic_ns
 
 from natsd.core.reasons import ClosedReason
 
@@ -50,7 +46,7 @@ cdef extern from "<sys/socket.h>" nogil:
     int MSG_DONTWAIT
 
 cdef enum:
-    PENDING_FLUSH_BYTES = 256 * 1024        # with more pending bytes, a connection is flushed in mid-read
+    PENDING_FLUSH_BYTES = 256 * 1024    # with more pending bytes, a connection is flushed in mid-read
     VECTORS = 64                    # buffers per sendmsg
     TRANSPORT_BYTES = 64 * 1024     # bytes passed to a transport at a time
     DISCARD_ROUNDS = 64             # reads of 4 KiB that discard unread input before a close

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from natsd.accounts import Account
-from natsd.core.outlet import Outlet
+from natsd.core.network import Outlet
 from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import stream_created, stream_deleted, stream_updated
 from natsd.jetstream.claims import SubjectClaims
@@ -45,7 +45,7 @@ from natsd.jetstream.stream.config import check_config, check_create, check_upda
 from natsd.jetstream.stream.files import AccountFiles, StreamAsset, check_free, install_stream
 from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.tiers import UNLIMITED, AccountTier, AccountTiers, Tiers
-from natsd.store.disk import is_out_of_space
+from natsd.store.disk.disk import is_out_of_space
 from natsd.store.errors import StoreError, StoreFull
 
 if TYPE_CHECKING:

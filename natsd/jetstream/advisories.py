@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
-from natsd.core.wire import Wire
+from natsd.core.network import Wire
 from natsd.jetstream.models.go_json import encode_value
 from natsd.jetstream.models.stream import StreamState
 from natsd.jetstream.models.times import format_time

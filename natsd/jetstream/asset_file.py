@@ -21,9 +21,9 @@ from typing import Final, TypeVar
 
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import InvalidJson, decode, encode
-from natsd.store.disk import Disk
-from natsd.store.twin_file import twins_exist
-from natsd.store.vault import Vault
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.disk import Disk
+from natsd.store.disk.twin_file import twins_exist
 
 ASSET_FILE: Final = "meta.json"
 MAGIC: Final = b"NATSDAST"

@@ -8,8 +8,8 @@ Source: nats-server's `jsAccount.subjectsOverlap` (error 10065).
 
 from collections.abc import Sequence
 
+from natsd.core.routing import SubList
 from natsd.core.steps import Steps, slices
-from natsd.core.sublist import SubList
 from natsd.jetstream.listening import Listening
 
 

@@ -28,8 +28,7 @@ from typing import Final
 from natsd.accounts import SYSTEM_ACCOUNT, Account
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.resources import three_quarters
-from natsd.core.reactor import Reactor
-from natsd.core.wire import Wire
+from natsd.core.network import Reactor, Wire
 from natsd.jetstream.account import ApiCounters, JetStreamAccount
 from natsd.jetstream.advisories import Events
 from natsd.jetstream.api.origin import client_info
@@ -40,16 +39,17 @@ from natsd.jetstream.meta import Change, Meta
 from natsd.jetstream.random_pool import RandomPool
 from natsd.jetstream.recovery import check_keys, recover_account
 from natsd.jetstream.resources import check_promised
-from natsd.jetstream.scheduler import Alarm, Scheduler
 from natsd.jetstream.stream.batches import atomic_batches, fast_batches
 from natsd.jetstream.stream.files import AccountFiles
+from natsd.jetstream.stream.publishing import Usage
+from natsd.jetstream.stream.state import Alarm, Scheduler
 from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.tiers import UNLIMITED, AccountTiers
-from natsd.jetstream.usage import Usage
-from natsd.store.disk import Disk, RealDisk
-from natsd.store.keys import Cipher, OperatorKeys
-from natsd.store.vault import Vault
-from natsd.store.volume import Volume
+from natsd.store.commit.volume import Volume
+from natsd.store.crypto.keys import Cipher, OperatorKeys
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.disk import Disk
+from natsd.store.disk.real_disk import RealDisk
 
 _logger = logging.getLogger(__name__)
 

@@ -7,9 +7,8 @@ Promise
 
 from collections.abc import Sequence
 
+from natsd.core.routing import Sink, SubList, Subscription
 from natsd.core.steps import Steps, slices
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Sink, Subscription
 
 
 class Listening:

@@ -11,10 +11,8 @@ freeing a hundred thousand subscriptions takes as long as inserting them.
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
+from natsd.core.routing import SubList, Subscription, is_literal, is_subset, is_valid
 from natsd.core.steps import AT_ONCE, Steps, slices
-from natsd.core.subject import is_literal, is_subset, is_valid
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Subscription
 
 T = TypeVar("T")
 

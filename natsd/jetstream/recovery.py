@@ -40,9 +40,9 @@ from natsd.jetstream.names import why_unsupported
 from natsd.jetstream.resources import release, reserve
 from natsd.jetstream.stream.files import AccountFiles, DirectoryKind, StreamAsset, look_at
 from natsd.jetstream.stream.stream import Stream
-from natsd.store.disk import is_passing
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.disk import is_passing
 from natsd.store.errors import EncryptionError, StoreError
-from natsd.store.vault import Vault
 
 _logger = logging.getLogger(__name__)
 

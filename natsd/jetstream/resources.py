@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.stream import Storage, StreamConfig
+from natsd.jetstream.stream.publishing import Usage
 from natsd.jetstream.tiers import AccountTier
-from natsd.jetstream.usage import Usage
 
 
 def reservation(config: StreamConfig | None) -> int:

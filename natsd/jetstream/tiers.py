@@ -20,7 +20,7 @@ from typing import Final
 from natsd.config.account_options import AccountJetStream, AccountOptions, StorageLimits
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.account import AccountLimits
-from natsd.jetstream.usage import Usage
+from natsd.jetstream.stream.publishing import Usage
 
 AccountTiers = Mapping[str, AccountLimits]
 """An account's limits, under FLAT or under tier names; empty: the account has no JetStream."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
-from natsd.store.disk import is_passing
+from natsd.store.disk.disk import is_passing
 
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from natsd.accounts import Account
 from natsd.clients import Client, ClosedClient
 from natsd.config import Options
-from natsd.core.reactor import Counters
+from natsd.core.network import Counters
 
 if TYPE_CHECKING:
     from natsd.jetstream.jetstream import JetStream

@@ -23,7 +23,7 @@ import cramjam
 from natsd.accounts import SYSTEM_ACCOUNT
 from natsd.clients import Client
 from natsd.core.reasons import ClosedReason
-from natsd.core.subject import InvalidSubject
+from natsd.core.routing import InvalidSubject
 from natsd.jetstream.headers import header_value
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import InvalidJson, decode

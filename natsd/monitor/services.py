@@ -20,8 +20,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import SYSTEM_ACCOUNT, Account
-from natsd.core.subscription import Subscription
-from natsd.core.wire import Wire
+from natsd.core.network import Wire
+from natsd.core.routing import Subscription
 from natsd.monitor.accounts import IMPORTS
 from natsd.monitor.observed import ObservedServer
 

@@ -10,10 +10,9 @@ from itertools import chain
 from typing import Any, Final
 
 from natsd.accounts import Account
+from natsd.core.routing import Subscription, is_valid_literal
 from natsd.core.steps import Steps
-from natsd.core.subject import is_valid_literal
 from natsd.core.sublist_stats import SubListStats
-from natsd.core.subscription import Subscription
 from natsd.monitor.clock import Clock
 from natsd.monitor.connz import subscription_row
 from natsd.monitor.observed import ObservedServer

@@ -22,7 +22,7 @@ from natsd.config import Options
 from natsd.config.durations import format_duration_ns
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.resources import default_store_dir, resolved
-from natsd.core.reactor import Reactor
+from natsd.core.network import Reactor
 from natsd.server import banner
 from natsd.server.own_files import make_private, refuse_foreign_link, shared_reason
 from natsd.store.errors import StoreError

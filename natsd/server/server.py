@@ -36,10 +36,9 @@ from natsd.clients.transport import TransportLink, Transports
 from natsd.config import Options, make_options
 from natsd.config.account_options import AccountOptions
 from natsd.config.resources import descriptors_for_clients, pending_bytes_max
-from natsd.core.reactor import Counters, Reactor, has_poller
+from natsd.core.network import Counters, Reactor, Settings, has_poller
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.core.wall_time import timestamp
-from natsd.core.wire import Settings
 from natsd.monitor.services import Services
 from natsd.server.banner import log_stopped, log_stopping
 from natsd.server.identity import new_server_id

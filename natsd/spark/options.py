@@ -29,7 +29,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from natsd.core.subject import is_valid
+from natsd.core.routing import is_valid
 from natsd.spark.offsets import EARLIEST, Edge, parse_edge
 from natsd.spark.rows import columns
 from natsd.spark.subject_filters import simplified

@@ -9,7 +9,7 @@ the literal, `>` and the rest of the other pattern give that rest.
 
 from __future__ import annotations
 
-from natsd.core.subject import collide, is_subset
+from natsd.core.routing import collide, is_subset
 
 Patterns = tuple[str, ...]
 

@@ -16,7 +16,7 @@ case, if it has one, so that an API answer can pass it on; `str(error)` may say 
       TooManyResults  InvalidLimits
       DamagedEncoding      a sequence set, a snapshot or an archive that does not verify
         ForeignArchive     an archive that nats-server made
-      ColdBlock            between a log and its store: load that block, then call again
+      ColdBlock            between a log and its store (block/cold_block.py)
 
 Source: nats-server's store errors (`ErrStoreClosed` and the following ones in server/store.go);
 docs/store.md for StoreFull and StoreReadOnly.
@@ -24,10 +24,7 @@ docs/store.md for StoreFull and StoreReadOnly.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from natsd.store.block import MsgBlock
+from typing import ClassVar
 
 
 class StoreError(Exception):
@@ -206,16 +203,6 @@ class ForeignArchive(DamagedEncoding):
     """An archive of another server, nats-server; it need not be damaged."""
 
     text = "the archive was made by nats-server: only archives made by natsd can be restored"
-
-
-class ColdBlock(StoreError):
-    """A call on a log needs a block that is not in memory; the call has changed nothing."""
-
-    text = "a block is not in memory"
-
-    def __init__(self, block: MsgBlock) -> None:
-        super().__init__(f"block {block.block_id} is not in memory")
-        self.block = block
 
 
 class BlockFull(StoreError):

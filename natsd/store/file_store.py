@@ -28,24 +28,38 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from natsd.store.block import MsgBlock
-from natsd.store.block_cache import BlockCache
-from natsd.store.block_care import BlockCare
-from natsd.store.block_identity import find_store_id, place_of
-from natsd.store.committer import BUFFERED_BYTES_MAX, BUFFERED_MSGS_MAX, Sync
-from natsd.store.disk import UnsyncedRename, is_passing
-from natsd.store.doubled_file import read_file
-from natsd.store.encrypting import encrypt_plain
+from natsd.store.backup.frozen_store import FrozenStore, Moment
+from natsd.store.block.blocks import MsgBlock
+from natsd.store.block.stored_blocks import NEW_SUFFIX, RandomBytes, Read, StoredBlock, StoredBlocks
+from natsd.store.codec.records import StoredMessage
+from natsd.store.commit.commits import FileCommits
+from natsd.store.commit.committer import BUFFERED_BYTES_MAX, BUFFERED_MSGS_MAX, Sync
+from natsd.store.commit.volume import Volume
+from natsd.store.crypto.keys import (
+    ENCRYPTING_FILE,
+    KEY_FILE,
+    OperatorKeys,
+    create_data_key,
+    open_data_key,
+)
+from natsd.store.disk.disk import UnsyncedRename, is_passing
+from natsd.store.disk.doubled_file import read_file
+from natsd.store.disk.twin_file import remove_twins, twins_exist
 from natsd.store.errors import (
     MessageDamaged,
     MessageNotFound,
     StoreClosed,
     StoreError,
 )
-from natsd.store.file_commits import FileCommits
-from natsd.store.found_damage import FoundDamage
-from natsd.store.frozen_store import FrozenStore, Moment
-from natsd.store.index_db import (
+from natsd.store.log.message_log import JournaledLog, ThinSubjects
+from natsd.store.log_store import LogStore
+from natsd.store.maintenance.block_cache import BlockCache
+from natsd.store.maintenance.compaction import BlockCare
+from natsd.store.maintenance.encrypting import encrypt_plain
+from natsd.store.recovery.block_identity import find_store_id, place_of
+from natsd.store.recovery.found_damage import FoundDamage
+from natsd.store.recovery.full_scan import Recovered, recover
+from natsd.store.recovery.index_db import (
     INDEX_NAME,
     DamagedIndex,
     StoreImage,
@@ -54,24 +68,9 @@ from natsd.store.index_db import (
     read_index,
     seed_of,
 )
-from natsd.store.index_keeper import IndexKeeper
-from natsd.store.index_recovery import recover_by_index
-from natsd.store.journaled_log import JournaledLog
-from natsd.store.keys import (
-    ENCRYPTING_FILE,
-    KEY_FILE,
-    OperatorKeys,
-    create_data_key,
-    open_data_key,
-)
-from natsd.store.log_store import LogStore
-from natsd.store.record import StoredMessage
-from natsd.store.recovery import Recovered, recover
-from natsd.store.removal import ThinSubjects
+from natsd.store.recovery.index_keeper import IndexKeeper
+from natsd.store.recovery.index_recovery import recover_by_index
 from natsd.store.store import DurabilityListener, Limits
-from natsd.store.stored_blocks import NEW_SUFFIX, RandomBytes, Read, StoredBlock, StoredBlocks
-from natsd.store.twin_file import remove_twins, twins_exist
-from natsd.store.volume import Volume
 
 LARGE_BLOCK_BYTES = 8 << 20
 MEDIUM_BLOCK_BYTES = 4 << 20

@@ -14,9 +14,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from natsd.core.steps import run_cooperatively
-from natsd.store.block import MsgBlock
+from natsd.store.backup.snapshot import write_snapshot
+from natsd.store.block.blocks import MsgBlock
+from natsd.store.block.cold_block import ColdBlock
+from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import (
-    ColdBlock,
     MessageNotFound,
     StoreClosed,
     StoreEOF,
@@ -24,23 +26,26 @@ from natsd.store.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from natsd.store.filter import Filter
-from natsd.store.log import MessageLog
-from natsd.store.record import StoredMessage
-from natsd.store.removal import Compact, Expire, Purge, RemoveAbove, Sweep, ThinSubjects
-from natsd.store.search import (
+from natsd.store.log.message_log import (
+    Compact,
+    Expire,
     LastMatch,
+    MessageLog,
     MultiLast,
     NextMatch,
     NumPending,
     Operation,
+    Purge,
+    RemoveAbove,
     SequenceAt,
     SubjectStates,
     SubjectTotals,
+    Sweep,
+    ThinSubjects,
     last_of_subject,
     read_batch,
 )
-from natsd.store.snapshot import write_snapshot
+from natsd.store.log.subjects import Filter
 from natsd.store.store import DurabilityListener, Limits, Store, StoreState, SubjectState
 
 SLICE = 400_000  # an operation's budget: about a millisecond of the loop

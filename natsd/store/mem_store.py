@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterable
 from typing import Self
 
-from natsd.store.block import MsgBlock
-from natsd.store.block_copy import copy_messages
+from natsd.store.backup.snapshot import SnapshotReader
+from natsd.store.block.blocks import MsgBlock, copy_messages
 from natsd.store.errors import StoreClosed
-from natsd.store.log import MessageLog
+from natsd.store.log.message_log import MessageLog
 from natsd.store.log_store import LogStore
-from natsd.store.snapshot import SnapshotReader
 from natsd.store.store import Limits
 
 BLOCK_BYTES_MAX = 1 << 20  # a rewrite takes half a millisecond

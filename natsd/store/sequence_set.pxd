@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.store.sequence_page cimport Entry
+include "sequence_page.pxd"
 
 
 cdef class SequenceSet:

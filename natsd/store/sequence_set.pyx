@@ -28,11 +28,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 from natsd.store.errors import DamagedEncoding
-from natsd.store.sequence_page cimport (
-    FULL, ONE, PAGE_BITS, PAGE_SIZE, Entry, kind_of, page_absent_before, page_add, page_bytes,
-    page_contains, page_copy, page_copy_as_bits, page_discard, page_free, page_next_absent,
-    page_next_present, page_of, page_rank, page_size,
-)
+
+include "sequence_page.pyx"
 
 cdef enum:
     PLACE_MASK = PAGE_SIZE - 1

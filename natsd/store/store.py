@@ -7,7 +7,7 @@ form reads it from disk. Clocks are arguments: a store reads none. Sequence 0 st
 "from the start".
 
 Bytes of a message, wherever bytes are counted or limited, are its record's length, with header,
-subject and checksums (natsd.store.record).
+subject and checksums (natsd.store.codec.records).
 
 Source: nats-server's `StreamStore` (server/store.go) for the meaning of each operation.
 """
@@ -23,7 +23,7 @@ from natsd.store.errors import InvalidLimits, StoreError
 from natsd.store.sequence_set import SequenceSet
 
 if TYPE_CHECKING:
-    from natsd.store.record import StoredMessage
+    from natsd.store.codec.records import StoredMessage
 
 UNLIMITED = -1
 

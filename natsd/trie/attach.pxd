@@ -7,20 +7,6 @@ readers can reach only when the parent, changed in turn, links to it.
 
 from libc.stdint cimport uint32_t
 
-from natsd.trie.atomics cimport release_i32
-from natsd.trie.chain cimport chain_before, copied_chain, joined_chain
-from natsd.trie.memory cimport TrieMemory, retire_cell
-from natsd.trie.nodes cimport (
-    CHAIN_END, CHAIN_LAST, NONE, SPARSE, SPARSE_CHILDREN_MAX, SPLIT, Pointer, at, chain_child,
-    in_cell, kind_of, sparse_index,
-)
-from natsd.trie.sparse cimport (
-    Children, add_to, new_sparse, new_sparse_of_two, sparse_add, sparse_children,
-)
-from natsd.trie.split cimport (
-    retire_split, split_children, split_of_sparse, split_put, split_remove,
-)
-
 
 cdef inline Pointer attach_child(
     TrieMemory* memory, Pointer node, unsigned char transition, Pointer child

@@ -13,15 +13,15 @@ at that place has taken a byte:
 A subject that matches has no empty token. `*` and `>` inside a longer token, and in the subject
 itself, are ordinary bytes.
 
-These are the rules of nats-server's sublist.go. natsd.core.subject applies them to whole subjects,
+These are the rules of nats-server's sublist.go. natsd.core.routing applies them to whole subjects,
 and the tests compare the two.
 """
 
-from natsd.core.subject cimport (
+from natsd.core.routing cimport (
     TokenCursor, is_star, is_tail, next_token, subject_is_valid, tokens_of, wire_bytes,
 )
 
-from natsd.core.subject import InvalidSubject
+from natsd.core.routing import InvalidSubject
 
 
 cdef bytes kinds_of(bytes text):

@@ -2,10 +2,6 @@
 
 from libc.stdint cimport int32_t, uint32_t
 
-from natsd.trie.cursor cimport Cursor
-from natsd.trie.memory cimport TrieMemory
-from natsd.trie.merge cimport Merge
-
 
 cdef enum:
     GARBAGE_BYTES_MAX = 4 * 1024 * 1024     # default limit of cells that wait for resting cursors

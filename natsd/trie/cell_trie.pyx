@@ -7,14 +7,6 @@ and leases exist whenever they are read.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint32_t
 
-from natsd.trie.cells cimport CELL_BYTES, CELL_BYTES_MAX, cell_address, cells_in_use
-from natsd.trie.contents cimport slots_in_use
-from natsd.trie.cursor cimport Cursor
-from natsd.trie.memory cimport close_memory, recycle, root_of
-from natsd.trie.merge cimport (
-    Merge, merge_ascend_to, merge_close, merge_descend, merge_open, merge_slot,
-)
-from natsd.trie.mutation cimport NO_MEMORY, NO_ROOM
 
 from typing import NamedTuple
 
@@ -77,7 +69,6 @@ cdef class CellTrie:
 
     def cursor(self, reverse: bool = False) -> Cursor:
         """Return a cursor at the root; `natsd.trie.views` builds slices and unions on it."""
-        from natsd.trie.trie_cursor import TrieCursor   # a circular import otherwise
         return TrieCursor(self, reverse)
 
     def apply(self, mutation: object, transformer: object) -> None:

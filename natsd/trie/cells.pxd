@@ -16,8 +16,6 @@
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
 
-from natsd.trie.atomics cimport log2_u32
-
 
 cdef enum:
     CELL_BYTES = 32

@@ -3,7 +3,6 @@
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
 
-from natsd.trie.atomics cimport log2_u32, release_fence
 
 cdef extern from "natsd/trie/segments.h" nogil:
     void* segment_take(size_t size) noexcept

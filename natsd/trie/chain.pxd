@@ -15,12 +15,6 @@
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
-from natsd.trie.cells cimport cell_address, take_cell
-from natsd.trie.memory cimport TrieMemory, retire_cell
-from natsd.trie.nodes cimport (
-    CHAIN_END, Pointer, at, chain_length, chain_target, is_chain, kind_of,
-)
-
 
 cdef inline uint32_t room_before(Pointer chain) noexcept nogil:
     """Return how many more transitions fit into the cell in front of a Chain."""

@@ -18,10 +18,6 @@
 from libc.stdint cimport int32_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
 
-from natsd.trie.atomics cimport (
-    log2_u32, relaxed_store_u32, relaxed_u32, release_fence, release_u32,
-)
-
 
 cdef enum:
     SLOT_SEGMENTS = 29

@@ -5,7 +5,6 @@ from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 
-from natsd.trie.atomics cimport acquire_fence, acquire_u32, log2_u32, relaxed_u32, release_fence
 
 cdef extern from "natsd/trie/segments.h" nogil:
     void* segment_take(size_t size) noexcept

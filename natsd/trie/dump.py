@@ -14,8 +14,7 @@ its content. A view has no nodes of its own: its lines have transitions and cont
 from collections.abc import Iterator
 from itertools import islice
 
-from natsd.trie.cursor import Cursor
-from natsd.trie.trie_cursor import TrieCursor
+from natsd.trie.in_memory import Cursor, TrieCursor
 from natsd.trie.views import Trie
 
 LINES_MAX = 1000

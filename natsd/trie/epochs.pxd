@@ -21,8 +21,6 @@ Retired items are in a ring, oldest first: a cell's offset, or ~slot of a conten
 
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 
-from natsd.trie.atomics cimport acquire_u64, release_u64, swap_if_u64
-
 
 cdef enum:
     LEASE_FREE = 0

@@ -4,10 +4,6 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from natsd.trie.atomics cimport (
-    acquire_pointer, acquire_u64, fence_after_swap, full_fence, release_u64, swap_if_pointer,
-    swap_if_u64,
-)
 
 cdef enum:
     RING_MIN = 16

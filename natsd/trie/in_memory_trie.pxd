@@ -1,7 +1,5 @@
 """A trie whose content is any Python object."""
 
-from natsd.trie.cell_trie cimport CellTrie
-
 
 cdef class InMemoryTrie(CellTrie):
     cdef object _set(self, bytes key, object value)

@@ -14,13 +14,6 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int32_t, uint32_t
 
-from natsd.trie.cell_trie cimport GARBAGE_BYTES_MAX, CellTrie, cell_limit, garbage_limit
-from natsd.trie.cells cimport CELL_BYTES_MAX
-from natsd.trie.contents cimport slot_address
-from natsd.trie.epochs cimport Lease, enter, leave
-from natsd.trie.memory cimport open_memory, recycle, root_of
-from natsd.trie.mutation cimport NO_ROOM, NOT_THERE, insert_key, remove_key
-from natsd.trie.nodes cimport content_of, find_node
 
 from types import GenericAlias
 

@@ -7,8 +7,7 @@ Nodes that lead to no match may be visited, but show no content.
 
 from typing import Any
 
-from natsd.trie.automaton import Pattern
-from natsd.trie.cursor import Cursor
+from natsd.trie.in_memory import Cursor, Pattern
 
 
 class MatchCursor(Cursor):

@@ -6,12 +6,6 @@ be retired. After it nothing can fail, so a refused write leaves the trie as it 
 
 from libc.stdint cimport int32_t, uint32_t
 
-from natsd.trie.atomics cimport acquire_i32, release_i32
-from natsd.trie.cells cimport Cells
-from natsd.trie.contents cimport Contents
-from natsd.trie.epochs cimport Epochs, retire
-from natsd.trie.nodes cimport Pointer, cell_of
-
 
 cdef enum:
     SPARE_CELLS = 24            # kept below the limit, for a delete that must copy

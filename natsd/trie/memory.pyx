@@ -6,16 +6,6 @@ from libc.stdint cimport int32_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
-from natsd.trie.cells cimport (
-    cells_in_use, close_cells, give_cell, open_cells, reserve_cells,
-)
-from natsd.trie.contents cimport (
-    close_contents, give_slot, open_contents, reserve_slot, slot_address,
-)
-from natsd.trie.epochs cimport (
-    Retired, close_epochs, make_stale, oldest_epoch_in_use, open_epochs, release_ring,
-    reserve_retired,
-)
 
 cdef enum:
     WRITE_PATH_MIN = 64

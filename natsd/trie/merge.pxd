@@ -2,9 +2,6 @@
 
 from libc.stdint cimport int32_t
 
-from natsd.trie.memory cimport TrieMemory
-from natsd.trie.nodes cimport Pointer
-
 
 cdef struct MergeState:             # state of one node
     Pointer existing_pre_content    # the node before the merge, as linked to
@@ -20,7 +17,7 @@ cdef struct Merge:
     Py_ssize_t capacity
 
 
-# Return 0, or NO_ROOM, NO_MEMORY (natsd.trie.mutation); then call `merge_close`, which keeps all
+# Return 0, or NO_ROOM, NO_MEMORY (natsd.trie.in_memory); then call `merge_close`, which keeps all
 # that was merged.
 cdef int merge_open(Merge* merge, TrieMemory* memory) noexcept nogil
 cdef int merge_descend(Merge* merge, unsigned char transition) noexcept nogil

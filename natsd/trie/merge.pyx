@@ -22,14 +22,6 @@ from libc.stdint cimport int32_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
-from natsd.trie.attach cimport attach_child
-from natsd.trie.contents cimport take_slot
-from natsd.trie.memory cimport SPARE_CELLS, TrieMemory, prepare, set_root
-from natsd.trie.mutation cimport NO_MEMORY
-from natsd.trie.nodes cimport (
-    NO_CONTENT, NONE, Pointer, content_of, node_child, without_content,
-)
-from natsd.trie.prefix cimport keep_content, new_prefix
 
 cdef enum:
     STATES_MIN = 64

@@ -2,7 +2,6 @@
 
 from libc.stdint cimport int32_t
 
-from natsd.trie.memory cimport TrieMemory
 
 # Why a write was refused; nothing is changed then.
 cdef enum:

@@ -17,18 +17,6 @@ Source: Cassandra's InMemoryTrie design (putRecursive), made iterative; that des
 from libc.stdint cimport int32_t, uint32_t
 from libc.string cimport memcpy
 
-from natsd.trie.attach cimport attach_child, detach_child
-from natsd.trie.chain cimport chain_before, chain_of, copied_chain
-from natsd.trie.contents cimport slot_address, take_slot
-from natsd.trie.memory cimport (
-    SPARE_CELLS, TrieMemory, prepare, prepare_path, retire_cell, retire_slot, set_root,
-)
-from natsd.trie.nodes cimport (
-    CHAIN_END, CHAIN_LAST, NONE, NO_CONTENT, Pointer, at, chain_length, chain_target, content_of,
-    is_chain, is_embedded, is_prefix, kind_of, node_child, without_content,
-)
-from natsd.trie.prefix cimport keep_content, new_prefix
-from natsd.trie.split cimport SPLIT_CELLS_MAX
 
 cdef enum:
     INSERT_CELLS = 14           # besides its Chains: a full Sparse becomes a Split of 12

@@ -30,9 +30,6 @@ Source: Cassandra's InMemoryTrie design. Where it is inconsistent we chose:
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from natsd.trie.atomics cimport acquire_i32, acquire_u16, prefetch_cell, relaxed_u8
-from natsd.trie.cells cimport CELL_MASK, Cells, cell_address
-
 
 cdef enum:
     NONE = 0

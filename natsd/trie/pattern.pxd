@@ -2,11 +2,6 @@
 
 from libc.stdint cimport int64_t, uint32_t
 
-from natsd.trie.automaton cimport Pattern
-from natsd.trie.cell_trie cimport CellTrie
-from natsd.trie.epochs cimport Lease
-from natsd.trie.walk cimport Walk
-
 
 cdef enum:
     PATTERN_END = -1

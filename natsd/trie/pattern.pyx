@@ -21,15 +21,6 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from natsd.trie.automaton cimport (
-    BYTE_END, Pattern, automaton_accepts, automaton_is_literal, automaton_step,
-)
-from natsd.trie.cell_trie cimport CellTrie
-from natsd.trie.epochs cimport enter, leave, rest, wake
-from natsd.trie.walk cimport (
-    WALK_END, WALK_NO_MEMORY, walk_advance_multiple, walk_close, walk_follow, walk_open,
-    walk_restart, walk_skip_children, walk_skip_to,
-)
 
 from natsd.trie.errors import StaleCursor
 

@@ -17,15 +17,6 @@
 
 from libc.stdint cimport int32_t, uint32_t
 
-from natsd.trie.atomics cimport release_i32
-from natsd.trie.cells cimport cell_address, take_cell
-from natsd.trie.chain cimport copied_chain
-from natsd.trie.memory cimport TrieMemory, retire_cell
-from natsd.trie.nodes cimport (
-    NONE, PREFIX, PREFIX_FLAG, PREFIX_LINK, PREFIX_STANDALONE, SPLIT, Pointer, cell_of, content_of,
-    in_cell, is_chain, is_embedded, kind_of,
-)
-
 
 cdef enum:
     PREFIX_BYTES = 5            # bytes of an embedded Prefix

@@ -2,10 +2,6 @@
 
 from libc.stdint cimport int64_t
 
-from natsd.trie.cell_trie cimport CellTrie
-from natsd.trie.merge cimport Merge
-from natsd.trie.walk cimport Walk
-
 
 # Merges one key: `into` is the key's record in this trie, zeroed if it is new, which no reader
 # copies meanwhile. The slots are those of the two tries.

@@ -12,20 +12,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
-from natsd.trie.atomics cimport prefetch_cell
-from natsd.trie.cell_trie cimport GARBAGE_BYTES_MAX, CellTrie, cell_limit, garbage_limit
-from natsd.trie.cells cimport CELL_BYTES_MAX
-from natsd.trie.contents cimport (
-    begin_slot_write, copy_slot, end_slot_write, slot_address,
-)
-from natsd.trie.epochs cimport Lease, enter, leave
-from natsd.trie.memory cimport open_memory, recycle, root_of
-from natsd.trie.merge cimport (
-    Merge, merge_ascend_to, merge_close, merge_descend, merge_open, merge_slot,
-)
-from natsd.trie.mutation cimport NO_MEMORY, NO_ROOM, NOT_THERE, insert_key, remove_key
-from natsd.trie.nodes cimport content_of, find_node
-from natsd.trie.walk cimport WALK_NO_MEMORY, Walk, walk_advance, walk_close, walk_open
 
 from collections.abc import Iterable
 

@@ -7,7 +7,7 @@ outside the bounds is never entered, and the walk ends at the first node behind 
 
 from typing import Any
 
-from natsd.trie.cursor import Cursor
+from natsd.trie.in_memory import Cursor
 
 
 class SliceCursor(Cursor):

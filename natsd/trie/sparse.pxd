@@ -15,14 +15,6 @@
 
 from libc.stdint cimport uint16_t, uint32_t
 
-from natsd.trie.atomics cimport release_i32, release_u16
-from natsd.trie.cells cimport cell_address, take_clear_cell
-from natsd.trie.memory cimport TrieMemory
-from natsd.trie.nodes cimport (
-    NONE, SPARSE, SPARSE_CHARS, SPARSE_CHILDREN_MAX, SPARSE_ORDER, Pointer, in_cell,
-    sparse_char, sparse_order, sparse_pointer,
-)
-
 
 cdef struct Children:           # of one node, in order of their transitions
     uint32_t count

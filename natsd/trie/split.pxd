@@ -12,15 +12,6 @@
 
 from libc.stdint cimport uint32_t
 
-from natsd.trie.atomics cimport release_i32
-from natsd.trie.cells cimport take_clear_neighbour
-from natsd.trie.memory cimport TrieMemory, retire_cell
-from natsd.trie.nodes cimport (
-    NONE, SPARSE_CHILDREN_MAX, SPLIT, SPLIT_HEAD, Pointer, in_cell,
-    split_end_slot, split_head_slot, split_mid_slot,
-)
-from natsd.trie.sparse cimport Children, add_to, sparse_children
-
 
 cdef enum:
     SPLIT_CELLS_MAX = 37

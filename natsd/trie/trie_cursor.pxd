@@ -1,10 +1,5 @@
 """The cursor over a trie's own cells."""
 
-from natsd.trie.cell_trie cimport CellTrie
-from natsd.trie.cursor cimport Cursor
-from natsd.trie.epochs cimport Lease
-from natsd.trie.walk cimport Walk
-
 
 cdef class TrieCursor(Cursor):
     cdef CellTrie trie

@@ -10,14 +10,6 @@
 
 cimport cython
 
-from natsd.trie.cell_trie cimport CellTrie
-from natsd.trie.cursor cimport Cursor
-from natsd.trie.epochs cimport enter, leave, rest, wake
-from natsd.trie.nodes cimport NONE, PREFIX, SPARSE, SPLIT, kind_of
-from natsd.trie.walk cimport (
-    WALK_NO_MEMORY, walk_advance, walk_advance_multiple, walk_close, walk_open,
-    walk_skip_children, walk_skip_to,
-)
 
 from natsd.trie.errors import StaleCursor
 

@@ -8,7 +8,7 @@ the deeper one comes first, and at equal depths the one with the earlier transit
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from natsd.trie.cursor import Cursor
+from natsd.trie.in_memory import Cursor
 
 Resolve = Callable[[list[Any]], Any]
 

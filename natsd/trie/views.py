@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from natsd.trie.automaton import Pattern
-from natsd.trie.cursor import Cursor
+from natsd.trie.in_memory import Cursor, Pattern
 from natsd.trie.match_cursor import MatchCursor
 from natsd.trie.slice_cursor import SliceCursor
 from natsd.trie.union_cursor import Resolve, UnionCursor

@@ -32,9 +32,6 @@ that begin at any place (`walk_skip_to`), that is not enough, so here the step c
 
 from libc.stdint cimport int32_t, uint32_t
 
-from natsd.trie.memory cimport TrieMemory
-from natsd.trie.nodes cimport Pointer
-
 
 cdef enum:
     WALK_END = -1

@@ -4,17 +4,6 @@ from libc.stdint cimport int32_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from natsd.trie.atomics cimport acquire_i32, prefetch_cell
-from natsd.trie.cells cimport Cells
-from natsd.trie.contents cimport slot_address
-from natsd.trie.memory cimport TrieMemory, root_of
-from natsd.trie.nodes cimport (
-    NO_CONTENT, NONE, PREFIX, SPARSE_CHILDREN_MAX, SPLIT, Pointer,
-    at, chain_child, chain_length, chain_target, content_of, in_cell, kind_of, node_child,
-    prefix_link, sparse_char, sparse_order, sparse_pointer, split_end_slot, split_head_slot,
-    split_mid_slot,
-)
-
 
 cdef enum:
     STEPS_MIN = 24

@@ -14,7 +14,7 @@ from nats.aio.client import Client as NatsClient
 from natsd import Server
 from natsd.accounts import Account, InternalClient, NoRespondersError
 from natsd.clients.client import Client
-from natsd.core.subject import InvalidSubject
+from natsd.core.routing import InvalidSubject
 from tests.clients.barrier import processed
 from tests.waiting import Eventually
 

@@ -15,7 +15,7 @@ from natsd.accounts.message_trace import (
     TraceRequest,
     with_trace_disabled,
 )
-from natsd.core.subscription import Subscription
+from natsd.core.routing import Subscription
 
 HEAD = b"NATS/1.0\r\n"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from natsd.cli import main
-from natsd.store.consumer_state import ConsumerOptions
-from natsd.store.consumer_store import ConsumerStore
-from natsd.store.disk import RealDisk
+from natsd.store.commit.volume import Volume
+from natsd.store.consumer.consumer_state import ConsumerOptions
+from natsd.store.consumer.consumer_store import ConsumerStore
+from natsd.store.crypto.keys import OperatorKeys
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.keys import OperatorKeys
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 
 STREAM = "A/streams/S"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from natsd.core.match_result import MatchResult
-from natsd.core.subscription import Subscription
+from natsd.core.routing import MatchResult, Subscription
 
 
 def tokens(subject: str) -> list[str]:

@@ -6,7 +6,7 @@ of arguments are checked when the line ends; the CRLF behind a payload is checke
 peculiarities of nats-server are left out, because its own answer depends on how the stream is cut
 into reads: here a LF always ends the line, and a CR inside a line is an ordinary byte.
 
-Operations have the form in which `natsd.core.parser.OpRecorder` writes them.
+Operations have the form in which `natsd.core.network.OpRecorder` writes them.
 """
 
 import re

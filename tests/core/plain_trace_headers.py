@@ -1,4 +1,4 @@
-"""The headers of a trace in plain Python: the model that `natsd.core.tracing` is compared with."""
+"""The headers of a trace in plain Python: the model that `natsd.core.network` is compared with."""
 
 from __future__ import annotations
 

@@ -14,11 +14,9 @@ import asyncio
 import socket
 from typing import Protocol, Self
 
-from natsd.core.connection import Connection
-from natsd.core.reactor import Counters, Reactor
+from natsd.core.network import Connection, Counters, Reactor, Settings
 from natsd.core.reasons import ClosedReason
-from natsd.core.sublist import SubList
-from natsd.core.wire import Settings
+from natsd.core.routing import SubList
 
 LONG_NS = 1 << 60
 ROUNDS_MAX = 10_000

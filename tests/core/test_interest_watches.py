@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Subscription
+from natsd.core.routing import SubList, Subscription
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client as NatsClient
 
 from natsd import Server
-from natsd.core.outlet import Outlet
+from natsd.core.network import Outlet
 from tests.clients.barrier import processed
 
 HEADERS = b"NATS/1.0\r\nColor: red\r\n\r\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from natsd.core.parser import OpRecorder
+from natsd.core.network import OpRecorder
 from tests.core.plain_parser import Operation, PlainParser
 
 HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"

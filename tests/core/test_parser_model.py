@@ -7,7 +7,7 @@ as `PlainParser`.
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from natsd.core.parser import OpRecorder
+from natsd.core.network import OpRecorder
 from tests.core.plain_parser import Operation, PlainParser
 
 BYTEWISE_MAX = 3000

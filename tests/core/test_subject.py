@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.core import subject
+from natsd.core import routing as subject
 from tests.core import naive
 
 # Few tokens, so that subjects often match; `**` and `a>` look like wildcards but are none.

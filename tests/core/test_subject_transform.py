@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from natsd.core.routing import SubjectTransform
 from natsd.core.subject_mapping import InvalidMapping
-from natsd.core.subject_transform import SubjectTransform
 
 MAPPED = [
     ("", ">", "a.b", "a.b"),

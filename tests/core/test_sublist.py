@@ -2,8 +2,7 @@
 
 import pytest
 
-from natsd.core.sublist import AlreadyListed, InvalidSubject, SubList
-from natsd.core.subscription import Subscription
+from natsd.core.routing import AlreadyListed, InvalidSubject, SubList, Subscription
 
 
 @pytest.fixture(params=[True, False], ids=["cache", "no cache"])

@@ -2,9 +2,7 @@
 
 import pytest
 
-from natsd.core.match_result import MatchResult
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Subscription
+from natsd.core.routing import MatchResult, SubList, Subscription
 
 
 def listed(sublist: SubList, *subjects: str) -> list[Subscription]:

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Sink, Subscription, live_counts
+from natsd.core.routing import Sink, SubList, Subscription, live_counts
 
 
 class Marked(Subscription):

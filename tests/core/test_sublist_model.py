@@ -4,9 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from natsd.core.match_result import MatchResult
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Subscription
+from natsd.core.routing import MatchResult, SubList, Subscription
 from tests.core import naive
 
 TOKENS = st.sampled_from(["a", "b", "c", "longer-than-eight", "*", "**"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from natsd.core.subscription import Sink, Subscription
+from natsd.core.routing import Sink, Subscription
 
 
 def test_texts_are_kept_apart() -> None:

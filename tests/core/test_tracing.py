@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.core.tracing import is_asked, is_reserved, trace_headers
+from natsd.core.network import is_asked, is_reserved, trace_headers
 from tests.core.plain_trace_headers import plain_trace_headers
 from tests.fuzz.fuzz_trace_headers import check
 

@@ -5,27 +5,24 @@ message that its subject names, or with the policy ALL also those before it; the
 a repeated acknowledgement changes nothing.
 """
 
-from natsd.core.outlet import Outlet
-from natsd.core.reactor import Reactor
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Subscription
-from natsd.jetstream.consumer.ack_message import nak_delay, parse_ack
-from natsd.jetstream.consumer.engine import ConsumerEngine
+from natsd.core.network import Outlet, Reactor
+from natsd.core.routing import SubList, Subscription
+from natsd.jetstream.consumer.delivery import ConsumerEngine
+from natsd.jetstream.consumer.requests import nak_delay, parse_ack
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.jetstream.scheduler import Scheduler
-from natsd.jetstream.stream.core import StreamCore
-from natsd.store.consumer_state import AckPolicy, ConsumerOptions, ConsumerState, Pending
-from natsd.store.consumer_state import SequencePair as Pair
+from natsd.jetstream.stream.state import Scheduler, StreamCore
+from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions, ConsumerState, Pending
+from natsd.store.consumer.consumer_state import SequencePair as Pair
+from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.mem_store import MemStore
-from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.store import Limits
 from tests.fuzz.fuzz_connection import Loop, failed
 from tests.jetstream.consumer.bench import Events
 
 MODULES = [
-    "natsd.jetstream.consumer.ack_message",
-    "natsd.jetstream.consumer.acks",
-    "natsd.jetstream.consumer.redelivery",
+    "natsd.jetstream.consumer.requests",
+    "natsd.jetstream.consumer.delivery",
+    "natsd.jetstream.consumer.delivery",
 ]
 LEAD = b"$JS.ACK.S.C."
 SEEDS = [

@@ -9,8 +9,8 @@ Input: the subject after `$JS.API.`, a newline, the body. nats-server's counterp
 
 import contextlib
 
+from natsd.core.routing import is_valid_literal, matches
 from natsd.core.steps import at_once
-from natsd.core.subject import is_valid_literal, matches
 from natsd.jetstream.api.router import read_body
 from natsd.jetstream.api.table import ROUTES
 from natsd.jetstream.consumer.config import check_config as check_consumer
@@ -23,7 +23,7 @@ from natsd.jetstream.models.requests import CreateConsumerRequest, StreamConfigR
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.stream.config import ConfigRules, check_config
 
-MODULES = ["natsd.core.subject", "natsd.core.interest", "natsd.core.sublist"]
+MODULES = ["natsd.core.routing", "natsd.core.routing", "natsd.core.routing"]
 SEEDS = [
     b"INFO\n",
     b'STREAM.CREATE.S\n{"name":"S","subjects":["a.>","b"],"max_age":1000000000}',

@@ -4,11 +4,15 @@ Input: bytes written over an archive, piece by piece: place (2 bytes), length (1
 input that begins with 0xff is an archive itself, one with 0xfe is packed into frames first.
 """
 
-from natsd.store.archive import ArchiveReader, ArchiveWriter
+from natsd.store.backup.archive import ArchiveReader, ArchiveWriter
+from natsd.store.backup.snappy_frames import FramePacker, FrameUnpacker
 from natsd.store.errors import DamagedEncoding, ForeignArchive
-from natsd.store.snappy_frames import FramePacker, FrameUnpacker
 
-MODULES = ["natsd.store.record", "natsd.store.reused_bytes", "natsd.store.snappy"]
+MODULES = [
+    "natsd.store.codec.records",
+    "natsd.store.backup.snapshots",
+    "natsd.store.backup.snapshots",
+]
 PART_BYTES = 500
 
 

@@ -5,10 +5,10 @@ the source header; a second pass changes nothing. nats-server's counterpart is
 `processInboundMirrorMsg`.
 """
 
-from natsd.jetstream.sourcing.carried_headers import carried
+from natsd.jetstream.sourcing.receiving import carried
 from tests.jetstream.sourcing.plain_carried import plainly_carried
 
-MODULES = ["natsd.jetstream.sourcing.carried_headers"]
+MODULES = ["natsd.jetstream.sourcing.receiving"]
 SEEDS = [
     b"",
     b"\n",

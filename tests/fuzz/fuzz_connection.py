@@ -15,19 +15,18 @@ from natsd.accounts import Account
 from natsd.clients.client import Client
 from natsd.clients.connect import ConnectOptions
 from natsd.config import Options
-from natsd.core.reactor import Reactor
+from natsd.core.network import Reactor, Settings
 from natsd.core.reasons import ClosedReason
-from natsd.core.subscription import live_counts
-from natsd.core.wire import Settings
+from natsd.core.routing import live_counts
 
 MODULES = [
-    "natsd.core.connection",
-    "natsd.core.match_result",
-    "natsd.core.outbound",
-    "natsd.core.parser",
-    "natsd.core.reactor",
-    "natsd.core.sublist",
-    "natsd.core.wire",
+    "natsd.core.network",
+    "natsd.core.routing",
+    "natsd.core.network",
+    "natsd.core.network",
+    "natsd.core.network",
+    "natsd.core.routing",
+    "natsd.core.network",
 ]
 HELLO = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"echo":true}\r\n'
 SEEDS = [

@@ -5,9 +5,9 @@ Input: two texts, separated by the first newline (ADR-49, `Nats-Incr`).
 
 import re
 
-from natsd.jetstream.stream.decimal_sum import sum_of
+from natsd.jetstream.stream.checks import sum_of
 
-MODULES = ["natsd.jetstream.stream.decimal_sum"]
+MODULES = ["natsd.jetstream.stream.checks"]
 SEEDS = [
     b"1\n2",
     b"+1\n-1",

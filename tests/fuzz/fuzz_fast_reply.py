@@ -3,10 +3,10 @@
 Input: a reply subject. The parsed fields give the same subject again, which is parsed alike.
 """
 
-from natsd.jetstream.stream.fast_reply import fast_reply
+from natsd.jetstream.stream.publishing import fast_reply
 from tests.jetstream.stream.test_fast_reply import plain_reply
 
-MODULES = ["natsd.jetstream.stream.fast_reply"]
+MODULES = ["natsd.jetstream.stream.publishing"]
 SEEDS = [
     b"",
     b".$FI",

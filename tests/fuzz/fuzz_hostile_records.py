@@ -1,4 +1,4 @@
-"""Records with right checksums and any subjects and headers (natsd/store/sendable.pxd).
+"""Records with right checksums and any subjects and headers (natsd/store/block/sendable.pxd).
 
 Records that can be sent are there, the others are damage, and no other message is lost.
 
@@ -7,11 +7,10 @@ Input: records, each a length, as many bytes of a subject, a length, as many byt
 
 import re
 
-from natsd.store.block import MsgBlock
-from natsd.store.scan import Scan
+from natsd.store.block.blocks import MsgBlock, Scan
 from tests.jetstream.archive.hostile import Record, block_of
 
-MODULES = ["natsd.store.scan", "natsd.store.record"]
+MODULES = ["natsd.store.block.blocks", "natsd.store.codec.records"]
 SEEDS = [
     b"\x03s.1\x00\x03s.2\x00",
     b'\x1ex\r\nINFO {"forged":true}\r\n........\x00\x03s.2\x00',

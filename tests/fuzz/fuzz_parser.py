@@ -8,10 +8,10 @@ bytes 0x7F stand for 33,000 of them: a payload larger than the largest input. na
 counterpart is `parse` in parser.go.
 """
 
-from natsd.core.parser import OpRecorder
+from natsd.core.network import OpRecorder
 from tests.core.plain_parser import Operation, PlainParser
 
-MODULES = ["natsd.core.parser"]
+MODULES = ["natsd.core.network"]
 LIMITS = [
     {},
     {"max_control_line": 24, "max_payload": 40},

@@ -12,25 +12,23 @@ from collections.abc import Callable
 from typing import Any
 
 from natsd.accounts import Account
-from natsd.core.reactor import Reactor
-from natsd.jetstream.scheduler import Scheduler
-from natsd.jetstream.stream.core import StreamCore
-from natsd.jetstream.stream.headers import publish_headers, stripped
-from natsd.jetstream.stream.publish import Ingest
+from natsd.core.network import Reactor
+from natsd.jetstream.stream.checks import publish_headers, stripped
+from natsd.jetstream.stream.publishing import Ingest, Usage
 from natsd.jetstream.stream.settings import IngestSettings, Mapping, RepublishSettings
-from natsd.jetstream.usage import Usage
+from natsd.jetstream.stream.state import Scheduler, StreamCore
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
 from tests.jetstream.stream.plain_headers import plain_headers
 
 MODULES = [
-    "natsd.jetstream.stream.ack_queue",
-    "natsd.jetstream.stream.dedup",
-    "natsd.jetstream.stream.headers",
-    "natsd.jetstream.stream.preconditions",
-    "natsd.jetstream.stream.publish",
-    "natsd.jetstream.stream.republish",
-    "natsd.core.subject_transform",
+    "natsd.jetstream.stream.checks",
+    "natsd.jetstream.stream.checks",
+    "natsd.jetstream.stream.checks",
+    "natsd.jetstream.stream.checks",
+    "natsd.jetstream.stream.publishing",
+    "natsd.jetstream.stream.publishing",
+    "natsd.core.routing",
 ]
 SEEDS = [
     b"",

@@ -5,12 +5,12 @@ A JSON object is read alike in place and by the slow path, which an unknown key 
 
 import json
 
-from natsd.jetstream.consumer.pull_request import is_usual, parse_request
+from natsd.jetstream.consumer.requests import is_usual, parse_request
 from natsd.jetstream.models.json_syntax import json_error
 
 MODULES = [
     "natsd.jetstream.models.json_syntax",
-    "natsd.jetstream.consumer.pull_request",
+    "natsd.jetstream.consumer.requests",
 ]
 SEEDS = [
     b"",

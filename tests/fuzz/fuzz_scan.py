@@ -5,12 +5,11 @@ empty input is the undamaged file; one that begins with 0xff is a file itself. S
 recovery.
 """
 
-from natsd.store.block import MsgBlock
-from natsd.store.record import StoredMessage
-from natsd.store.scan import Scan
+from natsd.store.block.blocks import MsgBlock, Scan
+from natsd.store.codec.records import StoredMessage
 from natsd.store.sequence_set import SequenceSet
 
-MODULES = ["natsd.store.record", "natsd.store.scan", "natsd.store.block"]
+MODULES = ["natsd.store.codec.records", "natsd.store.block.blocks", "natsd.store.block.blocks"]
 HEADER_BYTES = 64
 RECORD_HEADER_BYTES = 32
 

@@ -21,7 +21,7 @@ from natsd.jetstream.schedules.pattern import (
 )
 from natsd.jetstream.stream.lifetimes import NEVER, InvalidLifetime, parse_lifetime
 
-MODULES = ["natsd.jetstream.timestamp"]
+MODULES = ["natsd.jetstream.stream.state"]
 SECOND_NS = 1_000_000_000
 FIRST_S, SECONDS = 1_000_000_000, 6_000_000_000  # the years 2001 to 2191
 CLOCK = b"\x00\x40\x00\x00\x00"

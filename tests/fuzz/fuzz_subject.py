@@ -4,10 +4,10 @@ Input: a subject, a newline, another subject. nats-server's counterparts are `Su
 `subjectIsSubsetMatch`.
 """
 
-from natsd.core import subject
+from natsd.core import routing as subject
 from tests.core import naive
 
-MODULES = ["natsd.core.subject"]
+MODULES = ["natsd.core.routing"]
 SEEDS = [
     b"foo.bar\nfoo.*",
     b"foo.bar.baz\nfoo.>",

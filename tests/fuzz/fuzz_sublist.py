@@ -12,18 +12,17 @@ Held results must not change; at the end no object may be left alive.
 
 from collections.abc import Callable
 
-from natsd.core.sublist import InvalidSubject, SubList
-from natsd.core.subscription import Subscription, live_counts
+from natsd.core.routing import InvalidSubject, SubList, Subscription, live_counts
 from tests.core import naive
 
 MODULES = [
-    "natsd.core.interest",
-    "natsd.core.match_cache",
-    "natsd.core.match_result",
-    "natsd.core.name_table",
-    "natsd.core.subject",
-    "natsd.core.sublist",
-    "natsd.core.subscription",
+    "natsd.core.routing",
+    "natsd.core.routing",
+    "natsd.core.routing",
+    "natsd.core.routing",
+    "natsd.core.routing",
+    "natsd.core.routing",
+    "natsd.core.routing",
 ]
 SEEDS = [
     b"+foo.bar\n+foo.*\n+>\n?foo.bar\n-0\n?foo.bar\n-1\n-2\n?foo.bar",

@@ -7,10 +7,10 @@ Input: a header block.
 """
 
 from natsd.accounts.message_trace import TraceRequest, with_trace_disabled
-from natsd.core.tracing import is_asked, trace_headers
+from natsd.core.network import is_asked, trace_headers
 from tests.core.plain_trace_headers import VERSION, plain_trace_headers
 
-MODULES = ["natsd.core.tracing"]
+MODULES = ["natsd.core.network"]
 DESTINATION = b"Nats-Trace-Dest"
 SHOWN_MAX = 1024
 """Headers that a trace shows; of later headers only those that ask for a trace are read."""

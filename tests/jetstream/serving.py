@@ -18,14 +18,14 @@ from typing import Any
 
 from natsd.accounts import Account
 from natsd.config.jetstream_options import JetStreamOptions
-from natsd.core.reactor import Reactor
+from natsd.core.network import Reactor
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.tiers import FLAT, UNLIMITED, AccountTiers
-from natsd.store.disk import Disk
+from natsd.store.disk.disk import Disk
 
 ACCOUNT = "$G"
 GENEROUS = 1 << 40

@@ -19,7 +19,7 @@ from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
 from natsd.jetstream.models.stream import Compression, Retention, StreamSource
 from natsd.jetstream.stream.stream import Stream
-from natsd.store.consumer_state import ConsumerState
+from natsd.store.consumer.consumer_state import ConsumerState
 from natsd.store.file_store import FileStore
 from tests.jetstream.serving import account_of, ask, create, publish, serving, update
 from tests.jetstream.stream.publishing import header_block

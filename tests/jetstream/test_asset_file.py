@@ -15,10 +15,10 @@ from natsd.jetstream.asset_file import (
 )
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.stream.files import StreamAsset
-from natsd.store.disk import RealDisk
-from natsd.store.doubled_file import decode_doubled
-from natsd.store.twin_file import COPY_SUFFIX, copy_of
-from natsd.store.vault import Vault
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.doubled_file import decode_doubled
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.disk.twin_file import COPY_SUFFIX, copy_of
 
 ASSET = StreamAsset(
     config=StreamConfig(name="S", subjects=["<ö>"], metadata={"a": "b"}), created=17

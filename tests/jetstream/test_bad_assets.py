@@ -23,8 +23,8 @@ from natsd.jetstream.models.stream import (
     SubjectTransformConfig,
 )
 from natsd.jetstream.stream.files import StreamAsset
-from natsd.store.disk import RealDisk
-from natsd.store.vault import Vault
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.real_disk import RealDisk
 from tests.jetstream.serving import ACCOUNT, account_of, ask, create, publish, serving
 from tests.waiting import eventually_within
 

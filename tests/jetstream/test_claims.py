@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsd.core.routing import collide
 from natsd.core.steps import at_once
-from natsd.core.subject import collide
 from natsd.jetstream.claims import SubjectClaims
 
 

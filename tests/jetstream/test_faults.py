@@ -22,8 +22,8 @@ from natsd.jetstream.errors import ApiError
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.requests import StreamMsgGetRequest
+from natsd.store.disk.holes import PAGE_BYTES
 from natsd.store.file_store import FileStore
-from natsd.store.holes import PAGE_BYTES
 from tests.jetstream.power import ROOT
 from tests.jetstream.serving import ACCOUNT, account_of, ask, build, create, publish, serving
 from tests.store.faulty_disk import FaultyDisk

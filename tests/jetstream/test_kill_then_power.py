@@ -20,7 +20,7 @@ import pytest
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
-from natsd.store.consumer_state import ConsumerState
+from natsd.store.consumer.consumer_state import ConsumerState
 from natsd.store.file_store import FileStore
 from tests.jetstream.power import ROOT, run_until_off
 from tests.jetstream.serving import account_of, create, serving

@@ -1,7 +1,7 @@
 """A listener subscribes to very many subjects in steps."""
 
+from natsd.core.routing import SubList
 from natsd.core.steps import AT_ONCE, at_once
-from natsd.core.sublist import SubList
 from natsd.jetstream.listening import Listening
 
 

@@ -32,7 +32,7 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("natsd.store.volume.ThreadPoolExecutor", lambda *_, **__: AtOnce())
+    monkeypatch.setattr("natsd.store.commit.volume.ThreadPoolExecutor", lambda *_, **__: AtOnce())
 
 
 @pytest.mark.parametrize(("kind", "operation", "first"), CASES)

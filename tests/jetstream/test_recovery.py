@@ -23,11 +23,12 @@ from natsd.jetstream.models.stream import Retention, Storage
 from natsd.jetstream.stream.duplicates_file import DUPLICATES_FILE
 from natsd.jetstream.stream.files import StreamAsset
 from natsd.jetstream.stream.stream import Stream
-from natsd.store.disk import REMOVED_SUFFIX, RealDisk
+from natsd.store.crypto.keys import KEY_FILE
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.disk import REMOVED_SUFFIX
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.disk.twin_file import copy_of, remove_twins
 from natsd.store.errors import KeyWrong
-from natsd.store.keys import KEY_FILE
-from natsd.store.twin_file import copy_of, remove_twins
-from natsd.store.vault import Vault
 from tests.jetstream.serving import ACCOUNT, account_of, ask, create, publish, serving, update
 from tests.store.faulty_disk import FaultyDisk
 from tests.waiting import DEADLINE_S, Eventually, eventually_within

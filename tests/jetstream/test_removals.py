@@ -18,7 +18,7 @@ import pytest
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
-from natsd.store.disk import REMOVED_SUFFIX
+from natsd.store.disk.disk import REMOVED_SUFFIX
 from tests.jetstream.faults import contents, started
 from tests.jetstream.serving import account_of, create, publish
 from tests.store.faulty_disk import FaultyDisk

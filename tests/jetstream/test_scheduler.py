@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.core.reactor import Reactor
-from natsd.jetstream.scheduler import Alarm, Job, Scheduler
+from natsd.core.network import Reactor
+from natsd.jetstream.stream.state import Alarm, Job, Scheduler
 from tests.waiting import Eventually, eventually_within
 
 SECOND_NS = 1_000_000_000

@@ -20,7 +20,7 @@ from typing import Any, Final
 import pytest
 
 from natsd.jetstream.jetstream import JetStream
-from natsd.store.twin_file import COPY_SUFFIX, copy_of
+from natsd.store.disk.twin_file import COPY_SUFFIX, copy_of
 from tests.jetstream.serving import serving
 from tests.jetstream.small_stores import StoppedStore, check, make_store
 from tests.store.crash import TORTURE

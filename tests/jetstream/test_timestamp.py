@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsd.jetstream.models.times import format_time
-from natsd.jetstream.timestamp import timestamp
+from natsd.jetstream.stream.state import timestamp
 
 
 def test_digits_of_zero_at_the_end_are_left_out() -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 from natsd import Server
 from natsd.accounts import Account, InternalClient
 from natsd.clients import Client
-from natsd.core.reactor import Reactor
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Subscription
+from natsd.core.network import Reactor
+from natsd.core.routing import SubList, Subscription
 
 OURS = (Account, Client, InternalClient, Reactor, Server, SubList, Subscription)
 DESCRIPTORS = Path("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")

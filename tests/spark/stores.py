@@ -20,14 +20,14 @@ from natsd.spark.rows.columns import NAMES
 from natsd.spark.stored.store_plan import StoreDirectory
 from natsd.spark.stored.store_read import read_store
 from natsd.spark.stored.stored_ranges import NO_KEYS, StoredStreamPlan, StoreKeys
-from natsd.store.disk import RealDisk
+from natsd.store.codec.records import StoredMessage
+from natsd.store.commit.volume import Volume
+from natsd.store.crypto.keys import OperatorKeys
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import StoreEOF
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.keys import OperatorKeys
-from natsd.store.record import StoredMessage
 from natsd.store.store import Limits
-from natsd.store.vault import Vault
-from natsd.store.volume import Volume
 
 T = TypeVar("T")
 ACCOUNT = "$G"

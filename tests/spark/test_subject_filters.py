@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.core.subject import matches
+from natsd.core.routing import matches
 from natsd.spark.subject_filters import in_common, intersection, simplified
 
 SUBJECTS = [".".join(tokens) for n in range(1, 4) for tokens in itertools.product("ab", repeat=n)]

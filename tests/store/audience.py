@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from natsd.store.log import MessageLog
-from natsd.store.observer import CallbackObserver
+from natsd.store.log.message_log import CallbackObserver, MessageLog
 
 
 def live_sequences(log: MessageLog) -> set[int]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from natsd.store.disk import RealDisk
+from natsd.store.commit.volume import Volume
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.log_store import LogStore
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 from tests.store.store_kinds import STORE_KINDS
 
 OpenStore = Callable[..., Awaitable[LogStore]]

@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from natsd.store.disk import Buffer, CommitWorkers, DirectoryLocked, DiskFile, ShortWrite
+from natsd.store.disk.disk import Buffer, CommitWorkers, DirectoryLocked, DiskFile, ShortWrite
 
 SECTOR = 512
 VERSIONS_MAX = 4
@@ -521,7 +521,7 @@ IsTriedSync = Callable[[OSError], bool]  # tells whether a failed step was a syn
 
 
 class FaultyJob:
-    """Steps of one commit, like natsd.store.commit_pool's CommitJob."""
+    """Steps of one commit, like natsd.store.commit.commits's CommitJob."""
 
     def __init__(self, disk: FaultyDisk, token: object) -> None:
         self.token = token

@@ -7,9 +7,9 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
+from natsd.store.commit.volume import Volume
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.test_file_store_model import DIRECTORY, KEYS, end_other_tasks
 

@@ -7,7 +7,7 @@ nats-server's memory store (`memStore`). A message counts with its record's leng
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from natsd.core import subject as subjects
+from natsd.core import routing as subjects
 from natsd.store.errors import (
     MaximumBytesExceeded,
     MaximumMessagesExceeded,

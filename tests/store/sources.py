@@ -3,10 +3,10 @@
 import struct
 from pathlib import Path
 
-from natsd.store.committer import Committer
-from natsd.store.disk import Disk
+from natsd.store.commit.committer import Committer
+from natsd.store.disk.disk import Disk
 from natsd.store.errors import StoreError, StoreFull
-from natsd.store.extent import CommitSource, Extent, grown_allocation
+from natsd.store.wal.entries import CommitSource, Extent, grown_allocation
 
 PIECE = struct.Struct("<IIQ")  # source + 1, number, a value that depends on both
 BLOCK_BYTES_MAX = 1 << 20

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from natsd.store.disk import RealDisk
+from natsd.store.commit.volume import Volume
+from natsd.store.crypto.keys import OperatorKeys
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.keys import OperatorKeys
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 
 OpenStore = Callable[[Path, Limits], Awaitable[LogStore]]
 BLOCK_BYTES = 600

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.archive import ArchiveReader, ArchiveWriter
+from natsd.store.backup.archive import ArchiveReader, ArchiveWriter
+from natsd.store.backup.snappy_frames import REPEATED_BYTES_MIN, FramePacker, FrameUnpacker
 from natsd.store.errors import DamagedEncoding, ForeignArchive
-from natsd.store.snappy_frames import REPEATED_BYTES_MIN, FramePacker, FrameUnpacker
 
 Entries = list[tuple[str, bytes]]
 ENTRIES = st.lists(

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.store.block import MsgBlock
+from natsd.store.block.blocks import MsgBlock, Scan
+from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import MaximumMessageSizeExceeded, SequenceMismatch
-from natsd.store.record import StoredMessage
-from natsd.store.scan import Scan
 from natsd.store.sequence_set import SequenceSet
 
 SEED = 0xFEED_5EED_0BAD_CAFE

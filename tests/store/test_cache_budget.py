@@ -5,7 +5,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.store.cache_budget import CacheBudget
+from natsd.store.block.cache_budget import CacheBudget
 
 
 def test_what_was_used_stays_for_another_turn() -> None:

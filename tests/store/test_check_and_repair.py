@@ -13,19 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.check import Finding, Report, check_volume, stored_blocks
-from natsd.store.consumer_state import ConsumerOptions, ConsumerState
-from natsd.store.consumer_store import ConsumerStore
-from natsd.store.disk import DirectoryLocked, RealDisk, make_directories
-from natsd.store.doubled_file import read_file
+from natsd.store.block.stored_blocks import block_id_of
+from natsd.store.commit.volume import Volume
+from natsd.store.consumer.consumer_state import ConsumerOptions, ConsumerState
+from natsd.store.consumer.consumer_store import ConsumerStore
+from natsd.store.crypto.keys import Cipher, OperatorKeys, open_data_key
+from natsd.store.disk.disk import DirectoryLocked, make_directories
+from natsd.store.disk.doubled_file import read_file
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.disk.twin_file import copy_of
 from natsd.store.errors import MessageNotFound
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.keys import Cipher, OperatorKeys, open_data_key
-from natsd.store.repair import Repaired, repair_volume
+from natsd.store.maintenance.check import Finding, Report, check_volume, stored_blocks
+from natsd.store.maintenance.repair import Repaired, repair_volume
 from natsd.store.store import Limits
-from natsd.store.stored_blocks import block_id_of
-from natsd.store.twin_file import copy_of
-from natsd.store.volume import Volume
 from tests.store.damage import flipped_bits, truncated
 from tests.store.faulty_disk import FaultyDisk
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from natsd.store.committer import Committer
-from natsd.store.disk import make_directories
+from natsd.store.commit.committer import Committer
+from natsd.store.disk.disk import make_directories
 from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
-from natsd.store.journal import Journal
-from natsd.store.journal_replay import replay
+from natsd.store.wal.replay import replay
+from natsd.store.wal.write_ahead_log import Journal
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 from tests.store.sources import Pieces, count_whole, open_pieces

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store import committer as committer_module
-from natsd.store.committer import Committer, Sync
-from natsd.store.disk import RealDisk
+from natsd.store.commit import committer as committer_module
+from natsd.store.commit.committer import Committer, Sync
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import StoreFull, StoreReadOnly
-from natsd.store.extent import CommitSource, Extent
-from natsd.store.journal import Journal
+from natsd.store.wal.entries import CommitSource, Extent
+from natsd.store.wal.write_ahead_log import Journal
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.sources import Pieces, count_whole, open_pieces
 from tests.waiting import Eventually

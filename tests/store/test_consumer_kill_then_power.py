@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from natsd.store import consumer_store
-from natsd.store.consumer_state import ConsumerState
-from natsd.store.consumer_store import ConsumerStore
-from natsd.store.disk import sync_names
+from natsd.store.consumer import consumer_store
+from natsd.store.consumer.consumer_state import ConsumerState
+from natsd.store.consumer.consumer_store import ConsumerStore
+from natsd.store.disk.disk import sync_names
 from natsd.store.errors import ConsumerStateDamaged, StoreError
-from natsd.store.journal_replay import replay
+from natsd.store.wal.replay import replay
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 from tests.store.test_consumer_store import OBS, ROOT, Host, create, deliver, new_disk, reopen

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.consumer_log import LogScan, encode_log_header, scan_log
-from natsd.store.consumer_state import AckPolicy
-from natsd.store.consumer_tracker import ConsumerTracker
+from natsd.store.consumer.consumer_state import AckPolicy
+from natsd.store.consumer.tracking import ConsumerTracker, LogScan, encode_log_header, scan_log
 
 SEED = 0xABCDEF0123456789
 HEADER = encode_log_header(7, SEED, 100)

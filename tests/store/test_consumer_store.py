@@ -15,19 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store import consumer_store
-from natsd.store.cache_budget import CacheBudget
-from natsd.store.committer import Committer
-from natsd.store.consumer_state import (
+from natsd.store.block.cache_budget import CacheBudget
+from natsd.store.commit.committer import Committer
+from natsd.store.commit.volume import Volume
+from natsd.store.consumer import consumer_store
+from natsd.store.consumer.consumer_state import (
     AckPolicy,
     ConsumerOptions,
     ConsumerState,
     Pending,
     SequencePair,
 )
-from natsd.store.consumer_store import ConsumerStore
-from natsd.store.disk import RealDisk, make_directories
-from natsd.store.doubled_file import read_file
+from natsd.store.consumer.consumer_store import ConsumerStore
+from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
+from natsd.store.disk.disk import make_directories
+from natsd.store.disk.doubled_file import read_file
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import (
     ConsumerStateDamaged,
     InvalidConsumerState,
@@ -37,10 +40,8 @@ from natsd.store.errors import (
     StoreFull,
     StoreReadOnly,
 )
-from natsd.store.journal import Journal
-from natsd.store.journal_replay import replay
-from natsd.store.memory_consumer_store import MemoryConsumerStore
-from natsd.store.volume import Volume
+from natsd.store.wal.replay import replay
+from natsd.store.wal.write_ahead_log import Journal
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 from tests.waiting import eventually_within

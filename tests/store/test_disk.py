@@ -9,19 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.disk import (
-    DirectoryLocked,
-    RealDisk,
-    ShortWrite,
-    is_out_of_space,
-    lock_to_read,
-    make_directories,
-)
+from natsd.store.disk.disk import DirectoryLocked, ShortWrite, is_out_of_space, make_directories
+from natsd.store.disk.real_disk import RealDisk, lock_to_read
 
 HOLD_LOCK = """
 import sys
 from pathlib import Path
-from natsd.store.disk import RealDisk
+from natsd.store.disk.real_disk import RealDisk
 lock = RealDisk().lock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.store.disk import RealDisk
-from natsd.store.doubled_file import (
+from natsd.store.disk.doubled_file import (
     PAGE_BYTES,
     Content,
     CopyDamage,
@@ -16,6 +15,7 @@ from natsd.store.doubled_file import (
     read_file,
     replace_file,
 )
+from natsd.store.disk.real_disk import RealDisk
 
 MAGIC = b"TESTFILE"
 PLACE = "S/small.db"

@@ -6,20 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.disk import Disk, RealDisk
-from natsd.store.encrypting import encrypt_plain
-from natsd.store.errors import KeyMissing, KeyUnexpected
-from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.keys import (
+from natsd.store.commit.volume import Volume
+from natsd.store.crypto.keys import (
     ENCRYPTING_FILE,
     KEY_FILE,
     OperatorKeys,
     open_data_key,
     write_key_file,
 )
+from natsd.store.disk.disk import Disk
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.disk.twin_file import remove_twins
+from natsd.store.errors import KeyMissing, KeyUnexpected
+from natsd.store.file_store import FileOptions, FileStore
+from natsd.store.maintenance.encrypting import encrypt_plain
 from natsd.store.store import Limits
-from natsd.store.twin_file import remove_twins
-from natsd.store.volume import Volume
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 
 ROOT = Path("/store")

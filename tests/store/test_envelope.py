@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.envelope import (
+from natsd.store.codec.block_encoding import (
     BLOCK_HEADER_BYTES,
     HEADER_BYTES,
     PIECE_BYTES,
@@ -18,8 +18,8 @@ from natsd.store.envelope import (
     wrap,
     wrap_block,
 )
-from natsd.store.keys import Cipher, DataKey
-from natsd.store.record import KIND_MARK, KIND_MESSAGE, encode
+from natsd.store.codec.records import KIND_MARK, KIND_MESSAGE, encode
+from natsd.store.crypto.keys import Cipher, DataKey
 
 SEED = 0x1122334455667788
 BLOCK_HEADER = b"NATSDBLK" + bytes(range(56))
@@ -129,7 +129,7 @@ def test_every_flipped_bit_costs_one_piece_and_is_reported(cipher: Cipher | None
 def test_what_is_damaged_or_torn_at_the_end_is_not_taken(cipher: Cipher | None) -> None:
     """A last envelope that does not verify is not read.
 
-    The commit marks decide whether it is damaged or torn: natsd/store/scan.pyx has the rules.
+    The commit marks decide whether it is damaged or torn: natsd/store/block/scan.pyx has the rules.
     """
     first = wrap(record(1, b"first"), 64, SEED, seal_of(cipher))
     last = wrap(record(2, b"last"), 64 + len(record(1, b"first")), SEED, seal_of(cipher))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from natsd.store.extent import grown_allocation
+from natsd.store.wal.entries import grown_allocation
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.disk import RealDisk, make_directories, sync_names
+from natsd.store.disk.disk import make_directories, sync_names
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import StoreReadOnly
 from natsd.store.store import Limits
 from tests.store.faulty_disk import FaultyDisk

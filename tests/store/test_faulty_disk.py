@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.disk import DirectoryLocked, ShortWrite, make_directories
+from natsd.store.disk.disk import DirectoryLocked, ShortWrite, make_directories
 from tests.store.faulty_disk import SECTOR, FaultyDisk, PowerLoss
 
 DIRECTORY = Path("/volume")

@@ -9,12 +9,12 @@ import os
 
 import pytest
 
+from natsd.store.commit.volume import Volume
+from natsd.store.crypto.keys import OperatorKeys
 from natsd.store.errors import KeyMissing, KeyWrong, MessageDamaged, StoreClosed
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.index_db import INDEX_NAME
-from natsd.store.keys import OperatorKeys
+from natsd.store.recovery.index_db import INDEX_NAME
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 from tests.store.test_file_store_model import everything
 from tests.waiting import eventually_within
 

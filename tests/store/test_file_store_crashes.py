@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
 from natsd.store.file_store import FileStore
-from natsd.store.index_db import INDEX_NAME
+from natsd.store.recovery.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.torture
 @pytest.fixture(autouse=True)
 def one_subject_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let index.db be written in as many slices as there are subjects."""
-    monkeypatch.setattr("natsd.store.index_keeper.KEYS_PER_SLICE", 1)
+    monkeypatch.setattr("natsd.store.recovery.index_keeper.KEYS_PER_SLICE", 1)
 
 
 FIXTURE = [HealthCheck.function_scoped_fixture]

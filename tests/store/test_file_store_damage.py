@@ -12,7 +12,7 @@ import pytest
 
 from natsd.store.errors import MessageNotFound
 from natsd.store.file_store import FileOptions
-from natsd.store.index_db import INDEX_NAME
+from natsd.store.recovery.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from tests.store.damage import Wound, truncated, with_flipped_bit, zeroed
 from tests.store.faulty_disk import FaultyDisk

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.disk import RealDisk
+from natsd.store.commit.volume import Volume
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 from tests.store.crash import TORTURE, kill_midway
 from tests.store.test_file_store_model import everything
 
@@ -23,10 +23,10 @@ ROUNDS = 3
 PUBLISHER = """
 import asyncio, os, random, sys
 from pathlib import Path
-from natsd.store.disk import RealDisk
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
+from natsd.store.commit.volume import Volume
 from tests.store.crash import acknowledge
 
 async def main(directory, seed):

@@ -14,13 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
+from natsd.store.commit.volume import Volume
+from natsd.store.crypto.keys import OperatorKeys
 from natsd.store.errors import StoreEOF
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.index_db import INDEX_NAME
-from natsd.store.keys import OperatorKeys
 from natsd.store.mem_store import MemStore
+from natsd.store.recovery.index_db import INDEX_NAME
 from natsd.store.store import Discard, Limits
-from natsd.store.volume import Volume
 from tests.store.audience import Audience
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk

@@ -2,10 +2,10 @@
 
 import pytest
 
-from natsd.core.subject import InvalidSubject
-from natsd.store.filter import Filter
+from natsd.core.routing import InvalidSubject
+from natsd.store.log.message_log import LastMatch, MultiLast, NumPending
+from natsd.store.log.subjects import Filter
 from natsd.store.mem_store import MemStore
-from natsd.store.search import LastMatch, MultiLast, NumPending
 from natsd.store.store import Limits
 
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.disk import RealDisk
+from natsd.store.backup.frozen_store import FrozenStore
+from natsd.store.backup.snapshot import append_image, end_as
+from natsd.store.backup.snapshots import open_image
+from natsd.store.codec.records import StoredMessage
+from natsd.store.commit.volume import Volume
+from natsd.store.crypto.keys import OperatorKeys
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import StoreClosed
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.frozen_store import FrozenStore
-from natsd.store.keys import OperatorKeys
 from natsd.store.mem_store import MemStore
-from natsd.store.record import StoredMessage
-from natsd.store.snapshot import append_image, end_as
-from natsd.store.snapshot_image import open_image
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 from tests.waiting import Eventually
 
 BLOCK_BYTES = 600

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.consumer_log import scan_log
-from natsd.store.consumer_state import AckPolicy, ConsumerState, Pending, SequencePair
-from natsd.store.consumer_tracker import ConsumerTracker
+from natsd.store.consumer.consumer_state import AckPolicy, ConsumerState, Pending, SequencePair
+from natsd.store.consumer.reconcile import Interested, acked_by_all, cut_back
+from natsd.store.consumer.tracking import ConsumerTracker, scan_log
 from natsd.store.errors import DamagedEncoding, InvalidConsumerState
-from natsd.store.reconcile import Interested, acked_by_all, cut_back
 
 SEED = 42
 

@@ -4,14 +4,9 @@ import os
 
 import pytest
 
-from natsd.store.envelope import Seal
-from natsd.store.index_db import (
-    DamagedIndex,
-    IndexWriter,
-    StoreImage,
-    read_index,
-)
-from natsd.store.keys import Cipher, DataKey
+from natsd.store.codec.block_encoding import Seal
+from natsd.store.crypto.keys import Cipher, DataKey
+from natsd.store.recovery.index_db import DamagedIndex, IndexWriter, StoreImage, read_index
 
 IMAGE = StoreImage(
     commit_number=4,

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.block import MsgBlock
-from natsd.store.disk import RealDisk
-from natsd.store.extent import Extent
-from natsd.store.journal import (
+from natsd.store.block.blocks import MsgBlock
+from natsd.store.codec.records import checksum
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.wal.entries import Extent, encode_entries
+from natsd.store.wal.replay import Replayed, replay
+from natsd.store.wal.write_ahead_log import (
     FORGET,
     HEADER_BYTES,
     IDENTITY,
@@ -19,9 +21,6 @@ from natsd.store.journal import (
     encode_batch,
     encode_header,
 )
-from natsd.store.journal_entries import encode_entries
-from natsd.store.journal_replay import Replayed, replay
-from natsd.store.record import checksum
 from tests.store.faulty_disk import FaultyDisk
 
 DISK = RealDisk()
@@ -51,7 +50,7 @@ def write_journal(
 
 
 def test_layout() -> None:
-    """Header, entries and batches are laid out as natsd/store/journal.py draws them."""
+    """Header, entries and batches are laid out as natsd/store/wal/write_ahead_log.py draws them."""
     header = encode_header(7, SEED)
     assert (len(header), header[:512]) == (HEADER_BYTES, header[512:])
     assert (header[:8], header[8:10]) == (b"NATSDJNL", b"\2\0")

@@ -10,19 +10,30 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from natsd.store.block import MsgBlock
-from natsd.store.errors import ColdBlock, StoreEOF
-from natsd.store.expiries import Expiries
-from natsd.store.filter import Filter
-from natsd.store.journaled_log import JournaledLog
-from natsd.store.log import MessageLog
-from natsd.store.rebuild import BlockShare, look_up_slots, note_gaps, set_slots
-from natsd.store.removal import Compact, Expire, Purge, Sweep
-from natsd.store.scan import Scan
-from natsd.store.search import NextMatch, NumPending, Operation, SubjectStates, read_batch
+from natsd.store.block.blocks import MsgBlock, Scan
+from natsd.store.block.cold_block import ColdBlock
+from natsd.store.errors import StoreEOF
+from natsd.store.log.message_log import (
+    BlockShare,
+    Compact,
+    Expire,
+    Expiries,
+    JournaledLog,
+    MessageLog,
+    NextMatch,
+    NumPending,
+    Operation,
+    Purge,
+    SubjectStates,
+    Sweep,
+    look_up_slots,
+    note_gaps,
+    read_batch,
+    set_slots,
+)
+from natsd.store.log.subjects import Filter, SubjectIndex
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import Limits, SubjectState
-from natsd.store.subject_index import SubjectIndex
 from tests.store.audience import Audience
 from tests.store.crash import TORTURE
 from tests.store.plain_store import PlainStore

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.disk import RealDisk
-from natsd.store.errors import KeyFileDamaged, KeyMissing, KeyUnexpected, KeyWrong
-from natsd.store.keys import (
+from natsd.store.crypto.keys import (
     KEY_FILE,
     Cipher,
     DataKey,
@@ -20,7 +18,9 @@ from natsd.store.keys import (
     create_data_key,
     open_data_key,
 )
-from natsd.store.twin_file import copy_of
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.disk.twin_file import copy_of
+from natsd.store.errors import KeyFileDamaged, KeyMissing, KeyUnexpected, KeyWrong
 
 DISK = RealDisk()
 OLD = OperatorKeys(b"old secret")

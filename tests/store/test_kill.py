@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.disk import RealDisk
-from natsd.store.volume import Volume
+from natsd.store.commit.volume import Volume
+from natsd.store.disk.real_disk import RealDisk
 from tests.store.crash import TORTURE, kill_midway
 from tests.store.sources import count_whole
 
@@ -21,8 +21,8 @@ ROUNDS = 2 * TORTURE
 SCRIPT = """
 import asyncio, os, sys
 from pathlib import Path
-from natsd.store.disk import RealDisk
-from natsd.store.volume import Volume
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.commit.volume import Volume
 from tests.store.crash import acknowledge
 from tests.store.sources import Pieces, count_whole
 

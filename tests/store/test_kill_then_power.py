@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.committer import Sync
+from natsd.store.commit.committer import Sync
 from natsd.store.file_store import FileStore
-from natsd.store.index_db import INDEX_NAME
+from natsd.store.recovery.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
@@ -42,7 +42,7 @@ KINDS = {**OPTIONS, "later": replace(OPTIONS["plain"], sync=Sync.LATER)}
 @pytest.fixture(autouse=True)
 def one_subject_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let index.db be written in as many slices as there are subjects."""
-    monkeypatch.setattr("natsd.store.index_keeper.KEYS_PER_SLICE", 1)
+    monkeypatch.setattr("natsd.store.recovery.index_keeper.KEYS_PER_SLICE", 1)
 
 
 @dataclass

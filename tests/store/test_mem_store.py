@@ -9,19 +9,23 @@ from collections.abc import Callable
 import pytest
 
 from natsd.store.errors import MaximumBytesExceeded
-from natsd.store.filter import Filter
-from natsd.store.log import MessageLog
-from natsd.store.mem_store import MemStore
-from natsd.store.removal import Compact, Expire, Purge, RemoveAbove, ThinSubjects
-from natsd.store.search import (
+from natsd.store.log.message_log import (
+    Compact,
+    Expire,
     LastMatch,
+    MessageLog,
     MultiLast,
     NextMatch,
     NumPending,
     Operation,
+    Purge,
+    RemoveAbove,
     SubjectStates,
     SubjectTotals,
+    ThinSubjects,
 )
+from natsd.store.log.subjects import Filter
+from natsd.store.mem_store import MemStore
 from natsd.store.store import Discard, Limits
 
 KEYS = [f"key.{number}" for number in range(100)]

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.check import check_unlocked
-from natsd.store.doubled_file import read_file
+from natsd.store.block.stored_blocks import block_name
+from natsd.store.disk.doubled_file import read_file
 from natsd.store.errors import MessageDamaged
 from natsd.store.file_store import FileStore
-from natsd.store.index_db import INDEX_NAME
+from natsd.store.maintenance.check import check_unlocked
+from natsd.store.recovery.index_db import INDEX_NAME
 from natsd.store.store import Limits
-from natsd.store.stored_blocks import block_name
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.machine import OPTIONS, Machine
 from tests.store.plain_store import Plain

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.filter import Filter
-from natsd.store.log import MessageLog
+from natsd.store.log.message_log import MessageLog, NextMatch
+from natsd.store.log.subjects import Filter
 from natsd.store.mem_store import MemStore
-from natsd.store.search import NextMatch
 from natsd.store.store import Limits
 
 LONG = 20_000  # several times the messages that are read before the index is asked

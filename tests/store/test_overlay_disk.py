@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.disk import RealDisk, make_directories
-from natsd.store.doubled_file import read_file, replace_file
-from natsd.store.overlay_disk import OverlayDisk
+from natsd.store.disk.disk import make_directories
+from natsd.store.disk.doubled_file import read_file, replace_file
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.maintenance.overlay_disk import OverlayDisk
 
 
 def test_reads_show_what_is_below_and_writes_stay_above(tmp_path: Path) -> None:

@@ -16,14 +16,14 @@ from unittest import mock
 
 import pytest
 
-from natsd.store.consumer_state import AckPolicy, ConsumerOptions
-from natsd.store.consumer_store import ConsumerStore
-from natsd.store.disk import is_passing
+from natsd.store.codec.records import OVERHEAD_BYTES, StoredMessage
+from natsd.store.commit.volume import Volume
+from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_store import ConsumerStore
+from natsd.store.disk.disk import is_passing
 from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.record import OVERHEAD_BYTES, StoredMessage
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.machine import Machine
@@ -52,12 +52,12 @@ DEADLINE_S = 20
 def short_pauses() -> Iterator[None]:
     """Shorten all pauses before another try to a millisecond or less."""
     with (
-        mock.patch("natsd.store.committer.PROBE_S", 0.001),
-        mock.patch("natsd.store.file_commits.RETRY_S", 0.001),
-        mock.patch("natsd.store.block_care.RETRY_S", 0.001),
-        mock.patch("natsd.store.consumer_store.RETRY_S", 0.001),
-        mock.patch("natsd.store.block_cache.PAUSE_MAX_S", 0.001),
-        mock.patch("natsd.store.block_cache.PAUSE_MIN_S", 0.0001),
+        mock.patch("natsd.store.commit.committer.PROBE_S", 0.001),
+        mock.patch("natsd.store.commit.commits.RETRY_S", 0.001),
+        mock.patch("natsd.store.maintenance.compaction.RETRY_S", 0.001),
+        mock.patch("natsd.store.consumer.consumer_store.RETRY_S", 0.001),
+        mock.patch("natsd.store.maintenance.block_cache.PAUSE_MAX_S", 0.001),
+        mock.patch("natsd.store.maintenance.block_cache.PAUSE_MIN_S", 0.0001),
     ):
         yield
 

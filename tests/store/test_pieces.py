@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.store.pieces import piece_bounds
-from natsd.store.record import KIND_MARK, encode
+from natsd.store.codec.records import KIND_MARK, encode, piece_bounds
 
 
 def test_what_is_no_record_is_refused() -> None:

@@ -6,9 +6,9 @@ The rules are those of nats-server's `checkInterestState`.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.store.consumer_state import AckPolicy, ConsumerState, Pending, SequencePair
-from natsd.store.consumer_tracker import ConsumerTracker
-from natsd.store.reconcile import Interested, acked_by_all, acked_in_work_queue, cut_back
+from natsd.store.consumer.consumer_state import AckPolicy, ConsumerState, Pending, SequencePair
+from natsd.store.consumer.reconcile import Interested, acked_by_all, acked_in_work_queue, cut_back
+from natsd.store.consumer.tracking import ConsumerTracker
 from natsd.store.sequence_set import SequenceSet
 
 

@@ -1,8 +1,8 @@
 """A record is read back as it was written, or not at all.
 
 A header has its own checksum, so that a flipped length does not lose the records behind it.
-Checksums are seeded per block, so that a payload cannot forge a record (natsd/store/record.pxd,
-docs/store.md).
+Checksums are seeded per block, so that a payload cannot forge a record
+(natsd/store/codec/record.pxd, docs/store.md).
 """
 
 import pytest
@@ -10,7 +10,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.store.record import StoredMessage, checksum, decode, encode, header_is_whole
+from natsd.store.codec.records import StoredMessage, checksum, decode, encode, header_is_whole
 
 SEED = 0x0123456789ABCDEF
 HEADER_BYTES = 32

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.store.reused_bytes import ReusedBytes
+from natsd.store.backup.snapshots import ReusedBytes
 from tests.asan import IS_ASAN
 
 SIZE = 3 << 20

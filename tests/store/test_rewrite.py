@@ -7,10 +7,8 @@ atomically. No bytes of the old file may ever count as part of the new one (docs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.store.block import MsgBlock
-from natsd.store.record import StoredMessage
-from natsd.store.rewrite import rewrite
-from natsd.store.scan import Scan
+from natsd.store.block.blocks import MsgBlock, Scan, rewrite
+from natsd.store.codec.records import StoredMessage
 from natsd.store.sequence_set import SequenceSet
 from tests.store.damage import overwritten
 

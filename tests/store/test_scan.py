@@ -8,7 +8,7 @@
 - Sequences must increase where the scan finds records again behind damage.
 - Preallocated zeros are the end.
 
-See docs/store.md, "When a disk has lied", and natsd/store/scan.pyx.
+See docs/store.md, "When a disk has lied", and natsd/store/block/scan.pyx.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.store.block import MsgBlock
-from natsd.store.record import StoredMessage
-from natsd.store.scan import Scan
+from natsd.store.block.blocks import MsgBlock, Scan
+from natsd.store.codec.records import StoredMessage
 from natsd.store.sequence_set import SequenceSet
 from tests.store.damage import (
     Wound,

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.reused_bytes import ReusedBytes
-from natsd.store.snappy import FrameRoom, crc32c
+from natsd.store.backup.snapshots import FrameRoom, ReusedBytes, crc32c
 
 IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 POLYNOMIAL = 0x82F63B78

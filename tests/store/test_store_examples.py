@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from natsd.core.subject import InvalidSubject
+from natsd.core.routing import InvalidSubject
 from natsd.store.errors import (
     DamagedEncoding,
     InvalidLimits,

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.block import MsgBlock
-from natsd.store.disk import RealDisk
-from natsd.store.envelope import BLOCK_HEADER_BYTES, wrap
-from natsd.store.keys import Cipher, DataKey
-from natsd.store.scan import Scan
-from natsd.store.stored_blocks import WRAPPED, StoredBlocks
+from natsd.store.block.blocks import MsgBlock, Scan
+from natsd.store.block.stored_blocks import WRAPPED, StoredBlocks
+from natsd.store.codec.block_encoding import BLOCK_HEADER_BYTES, wrap
+from natsd.store.crypto.keys import Cipher, DataKey
+from natsd.store.disk.real_disk import RealDisk
 
 SEED = 0x5EED5EED5EED5EED
 KEY = DataKey(Cipher.CHACHA20_POLY1305, bytes(range(32)))

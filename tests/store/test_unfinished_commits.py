@@ -12,7 +12,7 @@ import asyncio
 import pytest
 
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.index_db import INDEX_NAME
+from natsd.store.recovery.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk

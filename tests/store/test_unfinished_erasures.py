@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from natsd.store.doubled_file import read_file
+from natsd.store.disk.doubled_file import read_file
 from natsd.store.errors import StoreError
 from natsd.store.file_store import FileStore
-from natsd.store.index_db import INDEX_NAME
+from natsd.store.recovery.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk

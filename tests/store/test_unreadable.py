@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from natsd.store.consumer_state import AckPolicy, ConsumerOptions
-from natsd.store.consumer_store import ConsumerStore
+from natsd.store.commit.volume import Volume
+from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_store import ConsumerStore
+from natsd.store.disk.holes import HOLES_MAX, PAGE_BYTES, read_all
 from natsd.store.errors import MessageDamaged, MessageNotFound, StoreUnavailable
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.holes import HOLES_MAX, PAGE_BYTES, read_all
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.machine import Machine
 from tests.store.plain_store import Plain

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.disk import RealDisk
-from natsd.store.doubled_file import Content, encode_doubled
+from natsd.store.crypto.keys import Cipher, OperatorKeys
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.doubled_file import Content, encode_doubled
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.disk.twin_file import copy_of
 from natsd.store.errors import KeyMissing, KeyWrong
-from natsd.store.keys import Cipher, OperatorKeys
-from natsd.store.twin_file import copy_of
-from natsd.store.vault import Vault
 from tests.store.faulty_disk import FaultyDisk
 
 MAGIC = b"NATSDTST"

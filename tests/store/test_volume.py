@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from natsd.core.reactor import Reactor
-from natsd.store.disk import DirectoryLocked, RealDisk, UnsyncedRename
-from natsd.store.doubled_file import replace_file
+from natsd.core.network import Reactor
+from natsd.store.commit.volume import LOCK_NAME, Volume
+from natsd.store.disk.disk import DirectoryLocked, UnsyncedRename
+from natsd.store.disk.doubled_file import replace_file
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import StoreReadOnly
-from natsd.store.volume import LOCK_NAME, Volume
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.sources import Pieces, count_whole, open_pieces
 from tests.waiting import Eventually

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from natsd.trie.cursor import Cursor
+from natsd.trie.in_memory import Cursor
 
 
 class DictCursor(Cursor):

@@ -7,7 +7,7 @@ notes the cells that it passes, and fails if a rule about nodes is broken.
 import struct
 from dataclasses import dataclass, field
 
-from natsd.trie.cell_trie import CellTrie
+from natsd.trie.in_memory import CellTrie
 
 NONE = 0
 SPLIT, SPARSE, PREFIX = 0x1C, 0x1E, 0x1F

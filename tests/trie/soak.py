@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from natsd.trie.errors import StaleCursor
-from natsd.trie.record_trie import RecordTrie
-from natsd.trie.trie_cursor import TrieCursor
+from natsd.trie.in_memory import RecordTrie, TrieCursor
 
 RECORD_BYTES = 28
 REPORTS = 10

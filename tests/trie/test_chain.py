@@ -5,7 +5,7 @@ Source: Cassandra's InMemoryTrie design, "Chain nodes".
 
 import pytest
 
-from natsd.trie.in_memory_trie import InMemoryTrie
+from natsd.trie.in_memory import InMemoryTrie
 from tests.trie.plain_reader import check, pointer_at, words
 
 

@@ -15,9 +15,7 @@ from itertools import islice
 import pytest
 
 from natsd.trie.errors import StaleCursor
-from natsd.trie.in_memory_trie import InMemoryTrie
-from natsd.trie.pattern import PatternCursor
-from natsd.trie.record_trie import RecordTrie
+from natsd.trie.in_memory import InMemoryTrie, PatternCursor, RecordTrie
 from natsd.trie.views import entries, subtrie
 
 STABLE = [f"{region}.{n:03}.x".encode() for region in ("eu", "us") for n in range(0, 400, 2)]

@@ -10,11 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from natsd.core.subject import matches
+from natsd.core.routing import matches
 from natsd.trie.errors import StaleCursor
-from natsd.trie.in_memory_trie import InMemoryTrie
-from natsd.trie.pattern import PatternCursor
-from natsd.trie.trie_cursor import TrieCursor
+from natsd.trie.in_memory import InMemoryTrie, PatternCursor, TrieCursor
 
 LETTERS = st.sampled_from(b"\x00.abcdefgh@P\xff")  # enough bytes for Splits; patterns need `.`
 KEYS = st.lists(LETTERS, max_size=3).map(bytes) | st.tuples(

@@ -1,7 +1,7 @@
 """The dump of a trie as text."""
 
 from natsd.trie.dump import dump
-from natsd.trie.in_memory_trie import InMemoryTrie
+from natsd.trie.in_memory import InMemoryTrie
 from natsd.trie.views import subtrie
 from tests.trie.test_trie_cursor import trie_of
 

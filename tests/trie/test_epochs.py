@@ -6,9 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from natsd.trie.errors import StaleCursor
-from natsd.trie.in_memory_trie import InMemoryTrie
-from natsd.trie.record_trie import RecordTrie
-from natsd.trie.trie_cursor import TrieCursor
+from natsd.trie.in_memory import InMemoryTrie, RecordTrie, TrieCursor
 from tests.trie.plain_reader import check, read
 
 CELL_BYTES = 32

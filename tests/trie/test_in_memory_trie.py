@@ -6,7 +6,7 @@ import weakref
 import pytest
 
 from natsd.trie.errors import ConcurrentWrite, TrieFull
-from natsd.trie.in_memory_trie import InMemoryTrie
+from natsd.trie.in_memory import InMemoryTrie
 from tests.trie.plain_reader import check
 
 

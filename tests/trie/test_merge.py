@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.trie.errors import ConcurrentWrite, TrieFull
-from natsd.trie.in_memory_trie import InMemoryTrie
-from natsd.trie.record_trie import RecordTrie
+from natsd.trie.in_memory import InMemoryTrie, RecordTrie
 from tests.trie.model import DictTrie
 from tests.trie.plain_reader import check, pointer_at, read
 

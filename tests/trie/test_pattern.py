@@ -1,4 +1,4 @@
-"""NATS patterns over a trie find the keys that natsd.core.subject matches, without visiting all.
+"""NATS patterns over a trie find the keys that natsd.core.routing matches, without visiting all.
 
 `*` matches one token, `>` matches one or more at the end, and no token is empty, as in
 nats-server's `IsValidSubject` and `matchLiteral`.
@@ -11,12 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.core.subject import InvalidSubject, matches
-from natsd.trie.automaton import Pattern
+from natsd.core.routing import InvalidSubject, matches
 from natsd.trie.errors import StaleCursor
-from natsd.trie.in_memory_trie import InMemoryTrie
-from natsd.trie.pattern import PatternCursor
-from natsd.trie.record_trie import RecordTrie
+from natsd.trie.in_memory import InMemoryTrie, Pattern, PatternCursor, RecordTrie
 from tests.trie.test_trie_cursor import trie_of
 
 TOKENS = ["a", "b", "ab", "abcdefghijklmnopqrstuvwxyz-0123456789", "*", ">", ""]

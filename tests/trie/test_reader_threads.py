@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable
 
 from natsd.trie.errors import StaleCursor
-from natsd.trie.in_memory_trie import InMemoryTrie
-from natsd.trie.record_trie import RecordTrie
+from natsd.trie.in_memory import InMemoryTrie, RecordTrie
 from tests.trie.plain_reader import check
 
 READERS = 3

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from natsd.trie.errors import TrieFull
-from natsd.trie.record_trie import RecordTrie
+from natsd.trie.in_memory import RecordTrie
 from tests.trie.plain_reader import check
 
 

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from natsd.trie.in_memory_trie import InMemoryTrie
+from natsd.trie.in_memory import InMemoryTrie
 from tests.trie.plain_reader import check, order_digits, order_word, words
 
 

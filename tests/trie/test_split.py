@@ -5,7 +5,7 @@ Source: Cassandra's InMemoryTrie design, "Split nodes" and "Adding a new child t
 
 import pytest
 
-from natsd.trie.in_memory_trie import InMemoryTrie
+from natsd.trie.in_memory import InMemoryTrie
 from tests.trie.plain_reader import check, linked_from, words
 
 SEVEN = "CA5BP3Q"  # the six of Cassandra's example, and Q

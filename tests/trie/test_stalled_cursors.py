@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from natsd.trie.errors import StaleCursor
-from natsd.trie.in_memory_trie import InMemoryTrie
-from natsd.trie.trie_cursor import TrieCursor
+from natsd.trie.in_memory import InMemoryTrie, TrieCursor
 from natsd.trie.views import entries, with_content
 from tests.trie.test_trie_cursor import trie_of
 

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.trie.in_memory_trie import InMemoryTrie
-from natsd.trie.record_trie import RecordTrie
-from natsd.trie.trie_cursor import TrieCursor
+from natsd.trie.in_memory import InMemoryTrie, RecordTrie, TrieCursor
 from natsd.trie.views import entries
 from tests.trie.model import DictCursor, DictTrie, lies_ahead, shown
 

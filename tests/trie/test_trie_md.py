@@ -4,7 +4,7 @@ import re
 import struct
 
 from natsd.trie.dump import dump
-from natsd.trie.in_memory_trie import InMemoryTrie
+from natsd.trie.in_memory import InMemoryTrie
 from tests.source.reading import ROOT
 
 TEXT = (ROOT / "natsd" / "trie" / "trie.md").read_text(encoding="utf-8")

@@ -7,10 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from natsd.trie.cell_trie import CellTrie
-from natsd.trie.in_memory_trie import InMemoryTrie
-from natsd.trie.record_trie import RecordTrie
-from natsd.trie.trie_cursor import TrieCursor
+from natsd.trie.in_memory import CellTrie, InMemoryTrie, RecordTrie, TrieCursor
 from tests.trie.plain_reader import check, read
 
 # Few pieces make keys share stems of all lengths; any byte makes nodes of all kinds.

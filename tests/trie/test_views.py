@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.core.subject import matches
-from natsd.trie.cursor import Cursor
+from natsd.core.routing import matches
+from natsd.trie.in_memory import Cursor
 from natsd.trie.views import Trie, entries, matching, subtrie, union, values
 from tests.trie.model import DictTrie, lies_ahead, nodes_of
 from tests.trie.test_trie_cursor import trie_of

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from natsd.clients.client import Client
-from natsd.core.wire import Wire
+from natsd.core.network import Wire
 from natsd.jetstream.models.times import format_time
 
 CLIENT_TYPE: Final = "nats"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from natsd.core.wire import Wire
+from natsd.core.network import Wire
 from natsd.jetstream.models.base import Model
 
 if TYPE_CHECKING:

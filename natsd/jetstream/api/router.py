@@ -28,10 +28,9 @@ from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import SYSTEM_ACCOUNT, Account
 from natsd.accounts.internal_client import Service, wire_subject
+from natsd.core.network import Wire
 from natsd.core.quoting import quoted
-from natsd.core.subject import InvalidSubject
-from natsd.core.subscription import Subscription
-from natsd.core.wire import Wire
+from natsd.core.routing import InvalidSubject, Subscription
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.advisories import api_audit, api_limit_reached
 from natsd.jetstream.api.answer import encode_answer

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from natsd.core.subject import is_valid_publish
+from natsd.core.routing import is_valid_publish
 from natsd.jetstream import advisories
 from natsd.jetstream.api.request import Request
 from natsd.jetstream.archive.builder import StreamBuilder

@@ -47,18 +47,18 @@ from natsd.jetstream.names import NAME_BYTES_MAX, byte_length, is_valid_asset_na
 from natsd.jetstream.stream.duplicates_file import keep_duplicates
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.limits import UNCOUNTED_BYTES, is_compressed
-from natsd.store import consumer_files
-from natsd.store.check import context_of
-from natsd.store.consumer_tracker import ConsumerTracker
-from natsd.store.disk import make_directories
+from natsd.store.backup.snapshot import append_image, end_as
+from natsd.store.backup.snapshots import open_image
+from natsd.store.block.stored_blocks import BLOCK_SUFFIX
+from natsd.store.commit.volume import Volume
+from natsd.store.consumer import consumer_files
+from natsd.store.consumer.tracking import ConsumerTracker
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.disk import make_directories
 from natsd.store.errors import DamagedEncoding, InvalidConsumerState
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.snapshot import append_image, end_as
-from natsd.store.snapshot_image import open_image
+from natsd.store.maintenance.check import context_of
 from natsd.store.store import Limits
-from natsd.store.stored_blocks import BLOCK_SUFFIX
-from natsd.store.vault import Vault
-from natsd.store.volume import Volume
 
 M = TypeVar("M", bound=Model)
 ConsumerCheck = Callable[

@@ -28,10 +28,10 @@ from natsd.jetstream.models.base import Model, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.stream.files import StreamAsset
-from natsd.store.consumer_tracker import ConsumerTracker
-from natsd.store.live_image import LiveImage
+from natsd.store.backup.live_image import LiveImage
+from natsd.store.block.stored_blocks import block_name
+from natsd.store.consumer.tracking import ConsumerTracker
 from natsd.store.store import StoreState
-from natsd.store.stored_blocks import block_name
 
 META: Final = "meta.json"
 CONSUMERS: Final = "obs/"

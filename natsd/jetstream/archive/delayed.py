@@ -8,8 +8,9 @@ import asyncio
 from natsd.jetstream.headers import DELAY, header_value
 from natsd.jetstream.schedules.delay import InvalidDelay, delayed_sequence, due_ns
 from natsd.jetstream.schedules.delays import WAITING_MAX
-from natsd.jetstream.schedules.finding import OF_DELAYS, find_messages
-from natsd.store.errors import ColdBlock, DamagedEncoding
+from natsd.jetstream.sourcing.receiving import OF_DELAYS, find_messages
+from natsd.store.block.cold_block import ColdBlock
+from natsd.store.errors import DamagedEncoding
 from natsd.store.log_store import LogStore
 
 

@@ -47,20 +47,26 @@ from natsd.jetstream.stream.files import (
     StreamAsset,
     install_stream,
 )
-from natsd.store import consumer_files
-from natsd.store.archive import ArchiveReader, ArchiveWriter
-from natsd.store.check import Finding, context_of, finding_of, recover_stream, stored_blocks
-from natsd.store.disk import Disk
+from natsd.store.backup.archive import ArchiveReader, ArchiveWriter
+from natsd.store.backup.live_image import live_image
+from natsd.store.commit.volume import LOCK_NAME, Volume
+from natsd.store.consumer import consumer_files
+from natsd.store.crypto.keys import OperatorKeys, Random, open_data_key
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.disk import Disk
 from natsd.store.errors import ConsumerStateDamaged, DamagedEncoding
 from natsd.store.file_store import FileOptions
-from natsd.store.journal_replay import replay
-from natsd.store.keys import OperatorKeys, Random, open_data_key
-from natsd.store.live_image import live_image
-from natsd.store.overlay_disk import OverlayDisk
-from natsd.store.recovery import Recovered
+from natsd.store.maintenance.check import (
+    Finding,
+    context_of,
+    finding_of,
+    recover_stream,
+    stored_blocks,
+)
+from natsd.store.maintenance.overlay_disk import OverlayDisk
+from natsd.store.recovery.full_scan import Recovered
 from natsd.store.store import StoreState
-from natsd.store.vault import Vault
-from natsd.store.volume import LOCK_NAME, Volume
+from natsd.store.wal.replay import replay
 
 PART_BYTES: Final = 256 << 10
 RESTORED: Final = "offline"

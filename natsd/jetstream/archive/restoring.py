@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from natsd.accounts import Account
-from natsd.core.subject import InvalidSubject
+from natsd.core.routing import InvalidSubject
 from natsd.jetstream.archive.builder import StreamBuilder
 from natsd.jetstream.archive.transfer_memory import Pace, Share
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
@@ -34,13 +34,13 @@ from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.response import ErrorBody
 from natsd.jetstream.models.responses import StreamCreateResponse
 from natsd.jetstream.models.stream import StreamInfo
-from natsd.jetstream.scheduler import Alarm, Scheduler
-from natsd.jetstream.usage import Usage
-from natsd.store.archive import ArchiveReader
-from natsd.store.disk import is_out_of_space
+from natsd.jetstream.stream.publishing import Usage
+from natsd.jetstream.stream.state import Alarm, Scheduler
+from natsd.store.backup.archive import ArchiveReader
+from natsd.store.backup.snappy_frames import REPEATED_BYTES_MIN
+from natsd.store.commit.volume import Volume
+from natsd.store.disk.disk import is_out_of_space
 from natsd.store.errors import StoreError, StoreFull
-from natsd.store.snappy_frames import REPEATED_BYTES_MIN
-from natsd.store.volume import Volume
 
 STALL_NS: Final = 5_000_000_000
 QUEUED_BYTES_MAX: Final = 64 << 20

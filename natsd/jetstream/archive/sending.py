@@ -24,11 +24,11 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from natsd.accounts import Account
-from natsd.core.subject import InvalidSubject
+from natsd.core.routing import InvalidSubject
 from natsd.jetstream.archive.source import READ_AHEAD_BYTES, ArchiveSource
 from natsd.jetstream.archive.transfer_memory import Pace, Share
 from natsd.jetstream.models.requests import StreamSnapshotRequest
-from natsd.jetstream.scheduler import Alarm, Scheduler
+from natsd.jetstream.stream.state import Alarm, Scheduler
 from natsd.store.errors import StoreError
 
 CHUNK_BYTES: Final = 128 << 10

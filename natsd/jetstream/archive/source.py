@@ -13,10 +13,10 @@ from typing import Final
 
 from natsd.jetstream.archive.contents import MessageCount
 from natsd.jetstream.archive.taking import TakenStream
-from natsd.store.archive import ArchiveWriter
+from natsd.store.backup.archive import ArchiveWriter
+from natsd.store.backup.frozen_store import FrozenStore
+from natsd.store.commit.volume import Volume
 from natsd.store.errors import StoreError
-from natsd.store.frozen_store import FrozenStore
-from natsd.store.volume import Volume
 
 PACKED_AT_ONCE: Final = 2
 READ_AHEAD_BYTES: Final = (PACKED_AT_ONCE + 1) * (8 << 20)

@@ -21,8 +21,8 @@ from natsd.jetstream.models.stream import StreamState
 from natsd.jetstream.schedules.delays import DelayedEntry
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.info import state_of
+from natsd.store.backup.frozen_store import FrozenStore
 from natsd.store.file_store import FileStore
-from natsd.store.frozen_store import FrozenStore
 
 if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream

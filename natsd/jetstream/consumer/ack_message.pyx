@@ -19,9 +19,6 @@ Source: ADR-15; nats-server's `processAck` and `ackReplyInfo`.
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memchr, memcmp
 
-from natsd.jetstream.consumer.flat_object cimport (
-    FLAT_END, FLAT_NUMBER, FLAT_PAIR, FlatObject, FlatPair, FlatStep, flat_next,
-)
 
 from natsd.jetstream.consumer.slow_json import nak_delay_ns
 

@@ -2,13 +2,10 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.jetstream.consumer.ack_message cimport AckMessage
-from natsd.jetstream.consumer.confirmations cimport Confirmations
-from natsd.jetstream.consumer.redelivery cimport Redelivery
-from natsd.jetstream.scheduler cimport Scheduler
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.store.consumer_tracker cimport ConsumerTracker
-from natsd.store.log cimport MessageLog
+from natsd.jetstream.consumer.requests cimport AckMessage, Confirmations
+from natsd.jetstream.stream.state cimport Scheduler, StreamCore
+from natsd.store.consumer.tracking cimport ConsumerTracker
+from natsd.store.log.message_log cimport MessageLog
 
 
 cdef class Acks:

@@ -16,14 +16,12 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
-from natsd.jetstream.consumer.ack_message cimport (
-    ACK, NAK, NEXT, NO_NUMBER, PROGRESS, TERM, AckMessage, parse_nak_delay, trimmed,
+from natsd.jetstream.consumer.requests cimport (
+    ACK, AckMessage, Confirmations, NAK, NEXT, NO_NUMBER, PROGRESS, TERM, parse_nak_delay, trimmed,
 )
-from natsd.jetstream.consumer.confirmations cimport Confirmations
-from natsd.jetstream.consumer.redelivery cimport Redelivery
-from natsd.jetstream.stream.core cimport LIMITS, StreamCore
-from natsd.store.consumer_tracker cimport ConsumerTracker
-from natsd.store.log cimport MessageLog
+from natsd.jetstream.stream.state cimport LIMITS, StreamCore
+from natsd.store.consumer.tracking cimport ConsumerTracker
+from natsd.store.log.message_log cimport MessageLog
 
 cdef enum:
     RELEASED_CAPACITY_MIN = 64

@@ -2,10 +2,9 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.store.filter cimport Filter
-from natsd.store.log cimport NEEDS_BLOCK, MessageLog, Outcome
-from natsd.store.record cimport RecordView
-from natsd.store.search cimport NumPending
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.message_log cimport MessageLog, NEEDS_BLOCK, NumPending, Outcome
+from natsd.store.log.subjects cimport Filter
 
 
 cdef class Backlog:

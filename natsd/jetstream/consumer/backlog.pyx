@@ -23,12 +23,12 @@ subject, and one for each subject that has only a part of its messages in the ra
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from natsd.store.block cimport MsgBlock
-from natsd.store.block_index cimport NO_SLOT
-from natsd.store.filter cimport Filter
-from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, PENDING, MessageLog, Outcome
-from natsd.store.record cimport RecordView
-from natsd.store.search cimport NumPending
+from natsd.store.block.blocks cimport MsgBlock, NO_SLOT
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.message_log cimport (
+    DONE, GONE, MessageLog, NEEDS_BLOCK, NumPending, Outcome, PENDING,
+)
+from natsd.store.log.subjects cimport Filter
 
 from natsd.store.errors import MessageDamaged
 

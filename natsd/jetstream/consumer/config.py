@@ -12,8 +12,8 @@ import re
 from typing import Final
 
 from natsd.config.durations import format_duration_ns
+from natsd.core.routing import is_literal, is_subset, is_valid
 from natsd.core.steps import Steps, slices
-from natsd.core.subject import is_literal, is_subset, is_valid
 from natsd.jetstream.consumer.defaults import FLOW_CONTROL_HEARTBEAT_NS, Ceilings
 from natsd.jetstream.consumer.metadata import check_settings
 from natsd.jetstream.errors import ApiError, ErrorId, api_error

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.outlet cimport Outlet
-from natsd.store.consumer_tracker cimport ConsumerTracker
+from natsd.core.network cimport Outlet
+from natsd.store.consumer.tracking cimport ConsumerTracker
 
 
 cdef class Confirmations:

@@ -18,14 +18,14 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.outlet cimport Outlet
+from natsd.core.network cimport Outlet
+from natsd.core.routing cimport MatchResult
 
-from natsd.store.memory_consumer_store import MemoryConsumerStore
+from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 
 cdef enum:
     HEAD_BYTES = 12
-    CONFIRMATIONS_CAPACITY_MIN = 1024
+    QUEUE_CAPACITY_MIN = 1024
     BYTES_MAX = 8 << 20
     COMMIT_CHANGES = 32 * 1024  # about a megabyte
     COMMIT_NS = 100_000_000
@@ -68,7 +68,7 @@ cdef class Confirmations:
         return True
 
     cdef int make_room(self, Py_ssize_t need) except -1:
-        cdef Py_ssize_t used = self.tail - self.head, capacity = max(CONFIRMATIONS_CAPACITY_MIN, self.capacity)
+        cdef Py_ssize_t used = self.tail - self.head, capacity = max(QUEUE_CAPACITY_MIN, self.capacity)
         cdef char* grown
         if self.head:
             memmove(self.bytes, &self.bytes[self.head], used)

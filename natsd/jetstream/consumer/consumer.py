@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts.internal_client import INBOX_PREFIX
+from natsd.core.routing import Sink, Subscription
 from natsd.core.steps import run_cooperatively
-from natsd.core.subscription import Sink, Subscription
 from natsd.jetstream.advisories import consumer_deleted, consumer_paused
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer.changes import check_update, with_required_level
 from natsd.jetstream.consumer.config import filters_of, is_push
 from natsd.jetstream.consumer.dead_letters import DeadLetters
-from natsd.jetstream.consumer.engine import CONSUMER_DELETED, SERVER_SHUTDOWN, ConsumerEngine
+from natsd.jetstream.consumer.delivery import CONSUMER_DELETED, SERVER_SHUTDOWN, ConsumerEngine
 from natsd.jetstream.consumer.engine_settings import engine_settings
 from natsd.jetstream.consumer.events import ConsumerEvents
 from natsd.jetstream.consumer.files import ConsumerAsset
@@ -51,12 +51,11 @@ from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ConsumerInfo
 from natsd.jetstream.models.responses import ConsumerPauseResponse
 from natsd.jetstream.names import ack_subjects, flow_control_subjects, pull_subject
-from natsd.jetstream.scheduler import Alarm
-from natsd.jetstream.stream.slot_readers import ReaderFilters
-from natsd.store.consumer_store import ConsumerStore
-from natsd.store.disk import UnsyncedRename
+from natsd.jetstream.stream.state import Alarm, ReaderFilters
+from natsd.store.consumer.consumer_store import ConsumerStore
+from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
+from natsd.store.disk.disk import UnsyncedRename
 from natsd.store.errors import StoreError
-from natsd.store.memory_consumer_store import MemoryConsumerStore
 
 if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from natsd.jetstream.models.times import format_time
-from natsd.store.record import StoredMessage
+from natsd.store.codec.records import StoredMessage
 
 REASON_BYTES_MAX: Final = 256
 

@@ -13,14 +13,14 @@ Promise
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from natsd.core.routing import SubjectTransform
 from natsd.core.steps import Steps, slices
-from natsd.core.subject_transform import SubjectTransform
 from natsd.jetstream.consumer.config import filters_of
-from natsd.jetstream.consumer.engine import ConsumerEngine
+from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.metadata import dead_letter_subject, refusal
 from natsd.jetstream.models.consumer import ConsumerConfig
-from natsd.jetstream.stream.core import Reader
-from natsd.store.filter import Filter
+from natsd.jetstream.stream.state import Reader
+from natsd.store.log.subjects import Filter
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount

@@ -30,16 +30,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from natsd.jetstream.consumer.dead_letter_message import Death, letter_headers, reason_text
-from natsd.jetstream.scheduler import Alarm, Job
+from natsd.jetstream.stream.state import Alarm, Job
 from natsd.store.errors import MessageDamaged, MessageNotFound, StoreEOF, StoreError
 
 if TYPE_CHECKING:
     import asyncio
 
-    from natsd.core.subscription import Subscription
+    from natsd.core.routing import Subscription
     from natsd.jetstream.account import JetStreamAccount
-    from natsd.jetstream.stream.core import StreamCore
-    from natsd.store.record import StoredMessage
+    from natsd.jetstream.stream.state import StreamCore
+    from natsd.store.codec.records import StoredMessage
 
 _logger = logging.getLogger(__name__)
 _SEQUENCE: Final = re.compile(r"[0-9]{1,20}")

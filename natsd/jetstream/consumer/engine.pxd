@@ -2,20 +2,12 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.outlet cimport Outlet
-from natsd.jetstream.consumer.backlog cimport Backlog
-from natsd.jetstream.consumer.confirmations cimport Confirmations
-from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
-from natsd.jetstream.consumer.outgoing cimport Outgoing
-from natsd.jetstream.consumer.redelivery cimport Redelivery
-from natsd.jetstream.consumer.replay cimport Replay
-from natsd.jetstream.consumer.sinks cimport Intake
-from natsd.jetstream.consumer.waiting_request cimport Request
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.slot_readers cimport ReaderFilters
-from natsd.store.block cimport MsgBlock
-from natsd.store.log cimport NEEDS_BLOCK, MessageLog, Outcome
-from natsd.store.record cimport RecordView
+from natsd.core.network cimport Outlet
+from natsd.jetstream.consumer.requests cimport Confirmations, Outgoing, Replay, Request
+from natsd.jetstream.stream.state cimport ReaderFilters, StreamCore
+from natsd.store.block.blocks cimport MsgBlock
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.message_log cimport MessageLog, NEEDS_BLOCK, Outcome
 
 
 cdef enum Step:                 # the outcome of trying to deliver one message

@@ -36,28 +36,20 @@ import asyncio
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.match_result cimport MatchResult
-from natsd.jetstream.consumer.acks cimport Acks
-from natsd.jetstream.consumer.backlog cimport Backlog
-from natsd.jetstream.consumer.confirmations cimport Confirmations
-from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
-from natsd.jetstream.consumer.outgoing cimport Outgoing
-from natsd.jetstream.consumer.priority_groups cimport PINNED_CLIENT, PriorityGroups
-from natsd.jetstream.consumer.pull cimport PullRequests
-from natsd.jetstream.consumer.push cimport PushSubject
-from natsd.jetstream.consumer.redelivery cimport Redelivery
-from natsd.jetstream.consumer.replay cimport Replay
-from natsd.jetstream.consumer.sinks cimport Intake
-from natsd.jetstream.consumer.waiting_request cimport Request
-from natsd.jetstream.stream.core cimport INTEREST, StreamCore
-from natsd.jetstream.stream.slot_readers cimport ReaderFilters
-from natsd.store.block cimport MsgBlock
-from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, Outcome
-from natsd.store.record cimport RecordView
+from natsd.core.routing cimport MatchResult
+from natsd.jetstream.consumer.requests cimport (
+    Confirmations, Outgoing, PINNED_CLIENT, PriorityGroups, PullRequests, PushSubject, Replay,
+    Request,
+)
+from natsd.jetstream.stream.state cimport INTEREST, ReaderFilters, StreamCore
+from natsd.store.block.blocks cimport MsgBlock
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.message_log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 
-from natsd.store.consumer_state import AckPolicy, SequencePair
 from natsd.core.steps import at_once
-from natsd.store.errors import ColdBlock, StoreError
+from natsd.store.consumer.consumer_state import AckPolicy, SequencePair
+from natsd.store.block.cold_block import ColdBlock
+from natsd.store.errors import StoreError
 
 cdef enum:
     POLICY_NONE = 0

@@ -14,8 +14,8 @@ from natsd.jetstream.models.consumer import (
 )
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.models.times import bounded_ns
-from natsd.store import consumer_state
-from natsd.store.consumer_state import ConsumerOptions
+from natsd.store.consumer import consumer_state
+from natsd.store.consumer.consumer_state import ConsumerOptions
 
 FOREVER_NS: Final = 2**63 - 1
 

@@ -28,10 +28,10 @@ from natsd.jetstream.asset_file import (
 from natsd.jetstream.models.base import Model, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.names import why_unsupported
-from natsd.store.consumer_files import is_state_used
-from natsd.store.disk import Disk, is_passing, is_removed, make_directories, rename_synced
+from natsd.store.consumer.consumer_files import is_state_used
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.disk import Disk, is_passing, is_removed, make_directories, rename_synced
 from natsd.store.errors import EncryptionError
-from natsd.store.vault import Vault
 
 CONSUMERS: Final = "obs"
 STATE: Final = "state"

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.times import bounded_ns
-from natsd.store.consumer_state import ConsumerState
+from natsd.store.consumer.consumer_state import ConsumerState
 
 EPHEMERAL_NS: Final = 5_000_000_000
 JITTER_MS: Final = (100, 1_000)

@@ -2,10 +2,9 @@
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from natsd.jetstream.consumer.backlog cimport Backlog
-from natsd.store.consumer_tracker cimport ConsumerTracker
-from natsd.store.log cimport NEEDS_BLOCK, Outcome
-from natsd.store.record cimport RecordView
+from natsd.store.codec.records cimport RecordView
+from natsd.store.consumer.tracking cimport ConsumerTracker
+from natsd.store.log.message_log cimport NEEDS_BLOCK, Outcome
 from natsd.store.sequence_set cimport SequenceSet
 
 

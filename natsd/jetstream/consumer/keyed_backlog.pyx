@@ -27,14 +27,13 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr
 
-from natsd.jetstream.consumer.backlog cimport Backlog
-from natsd.store.consumer_tracker cimport ConsumerTracker
-from natsd.store.filter cimport Filter
-from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, PENDING, Outcome
-from natsd.store.record cimport RecordView
+from natsd.store.codec.records cimport RecordView
+from natsd.store.consumer.tracking cimport ConsumerTracker
+from natsd.store.log.message_log cimport DONE, GONE, NEEDS_BLOCK, Outcome, PENDING
+from natsd.store.log.subjects cimport Filter
 from natsd.store.sequence_set cimport SequenceSet
 
-from natsd.store.errors import ColdBlock
+from natsd.store.block.cold_block import ColdBlock
 
 cdef enum:
     NODES_MIN = 64

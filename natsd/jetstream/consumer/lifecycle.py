@@ -56,12 +56,12 @@ from natsd.jetstream.models.consumer import (
 )
 from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
-from natsd.jetstream.stream.slot_readers import ReaderFilters
-from natsd.store.consumer_store import ConsumerStore
-from natsd.store.disk import is_out_of_space, is_passing
+from natsd.jetstream.stream.state import ReaderFilters
+from natsd.store.consumer.consumer_store import ConsumerStore
+from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
+from natsd.store.consumer.reconcile import cut_back
+from natsd.store.disk.disk import is_out_of_space, is_passing
 from natsd.store.errors import ConsumerStateDamaged, StoreError, StoreFull
-from natsd.store.memory_consumer_store import MemoryConsumerStore
-from natsd.store.reconcile import cut_back
 
 if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream

@@ -10,7 +10,7 @@ client.
 
 from typing import Final
 
-from natsd.core.subject import is_literal, is_valid
+from natsd.core.routing import is_literal, is_valid
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.models.consumer import (
     AckPolicy,

@@ -7,7 +7,7 @@ Promise
 - An offline consumer keeps its name and its files until it is deleted or can be served again.
 """
 
-from natsd.jetstream.stream.core import CallbackReader, StreamCore
+from natsd.jetstream.stream.state import CallbackReader, StreamCore
 
 
 class _Holding:

@@ -20,7 +20,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
-from natsd.store.record cimport RecordView
+from natsd.store.codec.records cimport RecordView
 
 cdef enum:
     NUMBERS_BYTES_MAX = 5 * (DECIMAL_BYTES_MAX + 1)

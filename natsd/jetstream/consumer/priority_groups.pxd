@@ -2,9 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.outlet cimport Outlet
-from natsd.jetstream.consumer.pull_request cimport PullRequest
-from natsd.jetstream.consumer.waiting_request cimport Request
+from natsd.core.network cimport Outlet
 
 
 cdef enum Policy:               # the values of settings.PriorityPolicy

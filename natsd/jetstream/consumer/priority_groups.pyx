@@ -22,9 +22,7 @@ Source: ADR-42; nats-server 2.14, observed.
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
-from natsd.core.outlet cimport Outlet
-from natsd.jetstream.consumer.pull_request cimport PIN_BYTES, PullRequest
-from natsd.jetstream.consumer.waiting_request cimport Request
+from natsd.core.network cimport Outlet
 
 cdef enum:
     NO_PRIORITY = 10

@@ -25,14 +25,8 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.outlet cimport Outlet
-from natsd.jetstream.consumer.priority_groups cimport (
-    ALL_PASSED_OVER, ENDED, NO_POLICY, OVERFLOW, PASSED_OVER, PINNED_CLIENT, SERVED,
-    PriorityGroups, Turn,
-)
-from natsd.jetstream.consumer.pull_request cimport PullRequest, parse_pull_request
-from natsd.jetstream.consumer.waiting_request cimport Request
+from natsd.core.network cimport Outlet
+from natsd.core.routing cimport MatchResult
 
 from natsd.config.durations import format_duration_ns
 

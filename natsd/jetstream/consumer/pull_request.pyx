@@ -10,10 +10,6 @@ Source: ADR-13; nats-server's `nextReqFromMsg` for the accepted forms.
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy, memset
 
-from natsd.jetstream.consumer.flat_object cimport (
-    FLAT_END, FLAT_NUMBER, FLAT_PAIR, FLAT_TEXT, FLAT_TRUE, FlatObject, FlatPair, FlatStep,
-    flat_next,
-)
 
 from natsd.jetstream.consumer.slow_json import WrongRequest, read_pull_request
 

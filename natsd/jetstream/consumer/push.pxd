@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.outlet cimport Outlet
+from natsd.core.network cimport Outlet
+from natsd.core.routing cimport MatchResult
 
 
 cdef class PushSubject:

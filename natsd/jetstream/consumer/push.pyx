@@ -16,8 +16,8 @@ Source: nats-server's `needFlowControl` and `processFlowControl` for the size of
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.outlet cimport Outlet
+from natsd.core.network cimport Outlet
+from natsd.core.routing cimport MatchResult
 
 cdef enum:
     WINDOW_MAX = 32 << 20

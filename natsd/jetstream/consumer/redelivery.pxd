@@ -2,8 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.jetstream.consumer.keyed_backlog cimport KeyedBacklog
-from natsd.store.consumer_tracker cimport ConsumerTracker
+from natsd.store.consumer.tracking cimport ConsumerTracker
 
 
 cdef struct Hint:               # examine that message at that time

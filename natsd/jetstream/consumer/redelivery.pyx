@@ -29,7 +29,7 @@ from collections import deque
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 
-from natsd.store.consumer_tracker cimport ConsumerTracker
+from natsd.store.consumer.tracking cimport ConsumerTracker
 
 cdef extern from *:
     """

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.store.record cimport RecordView
+from natsd.store.codec.records cimport RecordView
 
 
 cdef class Replay:

@@ -12,7 +12,7 @@ Source: nats-server's `loopAndGatherMsgs` (`ReplayOriginal`).
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.store.record cimport RecordView
+from natsd.store.codec.records cimport RecordView
 
 cdef enum:
     GAP_NS_MIN = 1_000_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
-from natsd.store.consumer_state import AckPolicy
+from natsd.store.consumer.consumer_state import AckPolicy
 
 ACK_WAIT_NS: Final = 30_000_000_000
 MAX_ACK_PENDING: Final = 1000

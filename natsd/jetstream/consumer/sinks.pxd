@@ -1,11 +1,9 @@
 """The sinks of a consumer, for compiled callers; see sinks.pyx."""
 
-from natsd.core.subscription cimport Message, Sink
-from natsd.jetstream.consumer.acks cimport Acks
-from natsd.jetstream.consumer.pull cimport PullRequests
-from natsd.jetstream.consumer.push cimport PushSubject
-from natsd.jetstream.stream.core cimport Reader
-from natsd.store.consumer_tracker cimport ConsumerTracker
+from natsd.core.routing cimport Message, Sink
+from natsd.jetstream.consumer.requests cimport PullRequests, PushSubject
+from natsd.jetstream.stream.state cimport Reader
+from natsd.store.consumer.tracking cimport ConsumerTracker
 
 
 cdef class Intake(Reader)

@@ -19,11 +19,9 @@ Source: ADR-13, ADR-15; nats-server's `processAck`, `processNextMsgReq` and `pro
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp
 
-from natsd.core.subscription cimport Message, Sink, Subscription
-from natsd.jetstream.consumer.ack_message cimport (
-    NEXT, AckMessage, parse_ack_body, parse_ack_subject,
-)
-from natsd.jetstream.stream.core cimport Reader
+from natsd.core.routing cimport Message, Sink, Subscription
+from natsd.jetstream.consumer.requests cimport AckMessage, NEXT, parse_ack_body, parse_ack_subject
+from natsd.jetstream.stream.state cimport Reader
 
 from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, demands_too_much, header_value
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.models.consumer import ConsumerConfig, DeliverPolicy
-from natsd.store.log import MessageLog
+from natsd.store.log.message_log import LastMatch, MessageLog
 from natsd.store.log_store import LogStore
-from natsd.store.search import LastMatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,19 +41,18 @@ from natsd.jetstream.headers import (
     with_header,
     without_headers,
 )
-from natsd.jetstream.scheduler import Alarm
 from natsd.jetstream.schedules.delay import InvalidDelay, delayed_sequence, due_ns
-from natsd.jetstream.schedules.finding import OF_DELAYS, find_messages
+from natsd.jetstream.sourcing.receiving import OF_DELAYS, find_messages
 from natsd.jetstream.stream.answers import OwnMessageRefused
-from natsd.jetstream.stream.core import StreamCore
-from natsd.jetstream.stream.publish import Ingest
-from natsd.jetstream.usage import Usage
-from natsd.store.errors import ColdBlock, MessageNotFound, StoreEOF, StoreError
+from natsd.jetstream.stream.publishing import Ingest, Usage
+from natsd.jetstream.stream.state import Alarm, StreamCore
+from natsd.store.backup.frozen_store import FrozenStore
+from natsd.store.block.cold_block import ColdBlock
+from natsd.store.codec.records import StoredMessage
+from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
 from natsd.store.file_store import FileStore
-from natsd.store.frozen_store import FrozenStore
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
-from natsd.store.record import StoredMessage
 
 WAITING_MAX: Final = 100_000
 RELEASED_AT_ONCE: Final = 64

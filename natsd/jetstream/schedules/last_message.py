@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 
+from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import StoreError
 from natsd.store.log_store import LogStore
-from natsd.store.record import StoredMessage
 
 
 class LastMessages:

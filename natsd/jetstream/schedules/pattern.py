@@ -25,7 +25,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from natsd.config.durations import DurationError, parse_duration_ns
 from natsd.jetstream.models.times import TIME_NS_MAX, TimeError, parse_time
 from natsd.jetstream.schedules.cron import Cron, InvalidCron, parse_cron
-from natsd.jetstream.timestamp import timestamp
+from natsd.jetstream.stream.state import timestamp
 
 _SECOND_NS: Final = 1_000_000_000
 _ONCE: Final = "@at "

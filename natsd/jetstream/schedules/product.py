@@ -19,7 +19,7 @@ from natsd.jetstream.headers import (
     with_header,
     without_headers,
 )
-from natsd.store.record import StoredMessage
+from natsd.store.codec.records import StoredMessage
 
 _NOT_KEPT = (
     b"Nats-Schedule",  # all headers of a schedule and of its products

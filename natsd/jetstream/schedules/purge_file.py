@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from natsd.store.twin_file import remove_twins, twins_exist
-from natsd.store.vault import Vault
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.twin_file import remove_twins, twins_exist
 
 PURGE_FILE: Final = "purge.db"
 MAGIC: Final = b"NATSDPRG"

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from natsd.core.subject import is_valid_publish
+from natsd.core.routing import is_valid_publish
 from natsd.jetstream.errors import ErrorId
 from natsd.jetstream.headers import (
     DELAY,
@@ -40,8 +40,8 @@ from natsd.jetstream.schedules.pattern import (
     parse_pattern,
 )
 from natsd.jetstream.stream.lifetimes import InvalidLifetime, parse_lifetime
+from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import MessageNotFound
-from natsd.store.record import StoredMessage
 
 IS_SCHEDULE: Final = 1
 ENDS_SCHEDULE: Final = 2

@@ -16,8 +16,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Self
 
+from natsd.core.routing import InvalidSubject
 from natsd.core.steps import run_cooperatively
-from natsd.core.subject import InvalidSubject
 from natsd.jetstream.schedules.delays import Delays
 from natsd.jetstream.schedules.purge_file import (
     DecidedPurge,

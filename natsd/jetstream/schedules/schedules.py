@@ -41,17 +41,17 @@ from natsd.jetstream.headers import (
     header_value,
 )
 from natsd.jetstream.models.times import TimeError, parse_time
-from natsd.jetstream.scheduler import Alarm
-from natsd.jetstream.schedules.finding import OF_SCHEDULES, find_messages
 from natsd.jetstream.schedules.pattern import InvalidPattern, InvalidTimeZone, format_next
 from natsd.jetstream.schedules.product import Product, product_of
 from natsd.jetstream.schedules.rules import pattern_of
 from natsd.jetstream.schedules.schedules_file import KnownSchedules, encode_schedules
+from natsd.jetstream.sourcing.receiving import OF_SCHEDULES, find_messages
 from natsd.jetstream.stream.answers import OwnMessageRefused
-from natsd.jetstream.stream.core import StreamCore
-from natsd.jetstream.stream.publish import Ingest
-from natsd.store.errors import ColdBlock, MessageNotFound, StoreError, StoreUnavailable
-from natsd.store.record import StoredMessage
+from natsd.jetstream.stream.publishing import Ingest
+from natsd.jetstream.stream.state import Alarm, StreamCore
+from natsd.store.block.cold_block import ColdBlock
+from natsd.store.codec.records import StoredMessage
+from natsd.store.errors import MessageNotFound, StoreError, StoreUnavailable
 
 PAUSE_NS: Final = 250_000_000
 """Least time between two searches for due schedules, as on nats-server."""

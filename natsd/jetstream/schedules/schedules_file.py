@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from natsd.core.steps import Steps, slices
-from natsd.store.vault import Vault
+from natsd.store.crypto.vault import Vault
 
 SCHEDULES_FILE: Final = "schedules.db"
 MAGIC: Final = b"NATSDSCH"

@@ -15,7 +15,7 @@ with a running nats-server.
 
 from libc.string cimport memcmp, memcpy
 
-from natsd.jetstream.stream.headers cimport LineStart, behind_line, copy_lines
+from natsd.jetstream.stream.checks cimport LineStart, behind_line, copy_lines
 
 cdef enum:
     NAMES = 4

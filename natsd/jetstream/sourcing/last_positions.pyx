@@ -13,13 +13,12 @@ Source: nats-server's `startingSequenceForSources`.
 
 from libc.stdint cimport uint64_t
 
-from natsd.store.block cimport COLD, FOUND, Found, MsgBlock
-from natsd.store.log cimport MessageLog
-from natsd.store.record cimport RecordView
-from natsd.store.search cimport Operation
+from natsd.store.block.blocks cimport COLD, FOUND, Found, MsgBlock
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.message_log cimport MessageLog, Operation
 
 from natsd.jetstream.headers import header_value
-from natsd.store.errors import ColdBlock
+from natsd.store.block.cold_block import ColdBlock
 
 cdef enum:
     LOOK_COST = 40              # budget per message; below: with headers; with a position

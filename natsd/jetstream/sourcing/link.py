@@ -24,7 +24,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import NoRespondersError
-from natsd.core.subscription import Subscription
+from natsd.core.routing import Subscription
 from natsd.jetstream.consumer.consumer import short_hash
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.headers import REQUIRED_API_LEVEL
@@ -32,11 +32,11 @@ from natsd.jetstream.models.go_json import InvalidJson, decode, encode
 from natsd.jetstream.models.response import ErrorBody
 from natsd.jetstream.models.stream import StreamSourceInfo
 from natsd.jetstream.names import API_LEVEL
-from natsd.jetstream.scheduler import Alarm
 from natsd.jetstream.sourcing.backoff import resume_delay_ns, retry_delay_ns
 from natsd.jetstream.sourcing.origin import Origin, OriginConsumer, OriginStart
-from natsd.jetstream.sourcing.receiver import LOST, Receiver
+from natsd.jetstream.sourcing.receiving import LOST, Receiver
 from natsd.jetstream.sourcing.troubles import BEGINS_ANEW, CANNOT_BE_FILLED
+from natsd.jetstream.stream.state import Alarm
 from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:

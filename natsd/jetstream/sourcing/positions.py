@@ -24,9 +24,9 @@ from pydantic import Field
 
 from natsd.jetstream.models.base import Model, Uint64
 from natsd.jetstream.models.go_json import InvalidJson, decode, encode
-from natsd.jetstream.sourcing.last_positions import LastPositions
+from natsd.jetstream.sourcing.receiving import LastPositions
+from natsd.store.crypto.vault import Vault
 from natsd.store.log_store import LogStore
-from natsd.store.vault import Vault
 
 POSITIONS_FILE: Final = "sources.db"
 MAGIC: Final = b"NATSDSRC"

@@ -2,14 +2,12 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.subscription cimport Message
-from natsd.jetstream.consumer.ack_message cimport Delivery
-from natsd.jetstream.scheduler cimport Actor
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.headers cimport PublishHeaders
-from natsd.jetstream.stream.publish cimport Ingest
-from natsd.store.log cimport MessageLog
+from natsd.core.routing cimport Message
+from natsd.jetstream.consumer.requests cimport Delivery
+from natsd.jetstream.stream.checks cimport Entry, PublishHeaders
+from natsd.jetstream.stream.publishing cimport Ingest
+from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.store.log.message_log cimport MessageLog
 
 
 cdef class Receiver(Actor):

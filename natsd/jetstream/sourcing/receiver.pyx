@@ -28,20 +28,16 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
-from natsd.core.subject_transform cimport SubjectTransform
-from natsd.core.subscription cimport Message, Subscription
-from natsd.jetstream.consumer.ack_message cimport Delivery, parse_delivery
-from natsd.jetstream.scheduler cimport Actor
-from natsd.jetstream.sourcing.carried_headers cimport carry_headers
-from natsd.jetstream.stream.backlog cimport ROOM
-from natsd.jetstream.stream.counters cimport Counters
-from natsd.jetstream.stream.entry cimport ROLLUP_ALL, ROLLUP_SUBJECT, Entry
-from natsd.jetstream.stream.headers cimport (
-    MESSAGE_ID, ROLLUP, TTL, PublishHeaders, find_publish_headers, header_given,
+from natsd.core.routing cimport Message, SubjectTransform, Subscription
+from natsd.jetstream.consumer.requests cimport Delivery, parse_delivery
+from natsd.jetstream.stream.checks cimport (
+    Counters, Entry, MESSAGE_ID, PublishHeaders, ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, TTL,
+    find_publish_headers, header_given,
 )
-from natsd.jetstream.stream.publish cimport Ingest
-from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX
-from natsd.store.sendable cimport EMPTY_HEADERS, is_sendable, sendable_headers
+from natsd.jetstream.stream.publishing cimport Ingest, ROOM
+from natsd.jetstream.stream.state cimport Actor
+from natsd.store.block.sendable cimport EMPTY_HEADERS, is_sendable, sendable_headers
+from natsd.store.codec.records cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX
 
 from natsd.jetstream.errors import ErrorId
 from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, header_value

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Final
 
 from natsd.core.steps import Steps
 from natsd.jetstream.models.stream import StreamConfig, StreamSource, StreamSourceInfo
-from natsd.jetstream.scheduler import Alarm
 from natsd.jetstream.sourcing.link import Link
 from natsd.jetstream.sourcing.origin import FilledStream, Origin, OriginStart, index_name
 from natsd.jetstream.sourcing.positions import (
@@ -38,6 +37,7 @@ from natsd.jetstream.sourcing.positions import (
 )
 from natsd.jetstream.sourcing.troubles import Troubles
 from natsd.jetstream.stream.direct_get import DirectGets
+from natsd.jetstream.stream.state import Alarm
 from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:

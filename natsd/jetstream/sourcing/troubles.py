@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final
 
-from natsd.jetstream.scheduler import Alarm, Scheduler
+from natsd.jetstream.stream.state import Alarm, Scheduler
 
 _logger = logging.getLogger(__name__)
 

@@ -10,10 +10,7 @@ Promise
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.jetstream.scheduler cimport Actor, Scheduler
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.headers cimport PublishHeaders
-from natsd.jetstream.stream.inflight_batches cimport InflightBatches
+from natsd.jetstream.stream.state cimport Actor, Scheduler
 
 
 cdef class Batch:

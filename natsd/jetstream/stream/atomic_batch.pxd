@@ -2,8 +2,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from natsd.jetstream.stream.admission cimport Batch
-from natsd.jetstream.stream.entry cimport Entry
+from natsd.jetstream.stream.checks cimport Batch, Entry
 
 
 cdef struct Staged:             # a message: subject, headers and payload in a row

@@ -13,10 +13,9 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
-from natsd.jetstream.stream.admission cimport Batch
-from natsd.jetstream.stream.entry cimport Entry
+from natsd.jetstream.stream.checks cimport Batch, Entry
 
-cdef extern from "natsd/store/buffers.h" nogil:
+cdef extern from "natsd/store/block/buffers.h" nogil:
     void natsd_give_back_pages(char* data, size_t size)
 
 cdef enum:

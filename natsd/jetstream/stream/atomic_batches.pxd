@@ -2,12 +2,9 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.jetstream.stream.admission cimport Admission, Batch
-from natsd.jetstream.stream.atomic_batch cimport AtomicBatch
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.headers cimport PublishHeaders
-from natsd.jetstream.stream.publish cimport Ingest
-from natsd.store.block cimport MsgBlock
+from natsd.jetstream.stream.checks cimport Admission, Batch, Entry, PublishHeaders
+from natsd.jetstream.stream.publishing cimport Ingest
+from natsd.store.block.blocks cimport MsgBlock
 
 
 cdef enum BatchCommit:

@@ -26,25 +26,17 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
-from natsd.jetstream.stream.ack_queue cimport TEXT
-from natsd.jetstream.stream.admission cimport Admission, Batch
-from natsd.jetstream.stream.atomic_batch cimport AtomicBatch
-from natsd.jetstream.stream.core cimport INTEREST
-from natsd.jetstream.stream.counters cimport Counters
-from natsd.jetstream.stream.entry cimport ROLLUP_ALL, ROLLUP_SUBJECT, Entry
-from natsd.jetstream.stream.headers cimport (
-    BATCH_ID, DELAY, EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SEQUENCE,
-    EXPECTED_LAST_SUBJECT_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, INCREMENT, MESSAGE_ID,
-    ROLLUP, SCHEDULING_HEADERS, TTL, HeaderValue, PublishHeaders, find_header,
-    find_publish_headers, header_given, header_number, rollup_of,
+from natsd.jetstream.stream.checks cimport (
+    Admission, BAD_LIFETIME, BATCH_ID, Batch, Counters, DELAY, EXPECTED_LAST_MESSAGE_ID,
+    EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
+    Entry, HeaderValue, INCREMENT, InflightBatches, Lifetime, MESSAGE_ID, NO_LIFETIME,
+    Preconditions, PublishHeaders, ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, SCHEDULING_HEADERS, TEXT,
+    TTL, find_header, find_publish_headers, header_given, header_number, rollup_of,
 )
-from natsd.jetstream.stream.inflight_batches cimport InflightBatches
-from natsd.jetstream.stream.preconditions cimport (
-    BAD_LIFETIME, NO_LIFETIME, Lifetime, Preconditions,
-)
-from natsd.jetstream.stream.publish cimport Ingest
-from natsd.store.log cimport LogLimits, MessageLog
-from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
+from natsd.jetstream.stream.publishing cimport Ingest
+from natsd.jetstream.stream.state cimport INTEREST
+from natsd.store.codec.records cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
+from natsd.store.log.message_log cimport LogLimits, MessageLog
 
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.stream.answers import refusal, store_error

@@ -2,9 +2,8 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.reactor cimport Endpoint, Reactor
-from natsd.jetstream.stream.ack_queue cimport AckQueue
-from natsd.jetstream.stream.republish cimport Republisher
+from natsd.core.network cimport Endpoint, Reactor
+from natsd.jetstream.stream.checks cimport AckQueue
 
 
 cdef enum Pressure:

@@ -16,9 +16,8 @@ Source: docs/store.md; the options `max_buffered_msgs` and `max_buffered_size` o
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from natsd.core.reactor cimport Endpoint, Reactor, monotonic_ns
-from natsd.jetstream.stream.ack_queue cimport AckQueue
-from natsd.jetstream.stream.republish cimport Republisher
+from natsd.core.network cimport Endpoint, Reactor, monotonic_ns
+from natsd.jetstream.stream.checks cimport AckQueue
 
 cdef enum:
     MARK_BYTES = 64 * 1024

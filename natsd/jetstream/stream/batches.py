@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from natsd.config.jetstream_options import BatchLimits
 from natsd.jetstream.advisories import batch_abandoned
-from natsd.jetstream.stream.atomic_batches import AtomicBatches
-from natsd.jetstream.stream.fast_batches import FastBatches
-from natsd.jetstream.stream.inflight_batches import InflightBatches
+from natsd.jetstream.stream.batching import AtomicBatches, FastBatches
+from natsd.jetstream.stream.checks import InflightBatches
 
 if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream

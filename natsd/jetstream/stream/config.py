@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from natsd.config.durations import format_duration_ns
 from natsd.core.quoting import quoted
+from natsd.core.routing import collide, is_subset, is_valid
 from natsd.core.steps import Steps, slices
-from natsd.core.subject import collide, is_subset, is_valid
 from natsd.core.subject_mapping import InvalidMapping, check_mapping
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.account import AccountLimits

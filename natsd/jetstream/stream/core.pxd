@@ -2,13 +2,10 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.outlet cimport Outlet
-from natsd.core.sublist cimport SubList
-from natsd.jetstream.scheduler cimport Actor, Scheduler
-from natsd.jetstream.stream.slot_readers cimport ReaderFilters, SlotReaders
-from natsd.store.block cimport MsgBlock
-from natsd.store.log cimport MessageLog
-from natsd.store.observer cimport LogObserver
+from natsd.core.network cimport Outlet
+from natsd.core.routing cimport SubList
+from natsd.store.block.blocks cimport MsgBlock
+from natsd.store.log.message_log cimport LogObserver, MessageLog
 from natsd.store.sequence_set cimport SequenceSet
 
 

@@ -31,24 +31,16 @@ import asyncio
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.outlet cimport Outlet
-from natsd.core.sublist cimport SubList
-from natsd.core.subject cimport wire_bytes
-from natsd.core.subscription cimport Subscription
-from natsd.jetstream.scheduler cimport Actor, Scheduler
-from natsd.jetstream.stream.slot_readers cimport (
-    ReaderFilters, SlotReaders, is_any_in_force, readers_in,
-)
-from natsd.store.block cimport FOUND, MsgBlock
-from natsd.store.block_index cimport NO_SLOT
-from natsd.store.log cimport NEEDS_BLOCK
-from natsd.store.observer cimport LogObserver
-from natsd.store.record cimport RecordView
+from natsd.core.network cimport Outlet
+from natsd.core.routing cimport SubList, Subscription, wire_bytes
+from natsd.store.block.blocks cimport FOUND, MsgBlock, NO_SLOT
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.message_log cimport LogObserver, NEEDS_BLOCK
 from natsd.store.sequence_set cimport SequenceSet
 
 from natsd.core.steps import at_once
 from natsd.store.errors import StoreError, StoreUnavailable
-from natsd.store.filter import Filter
+from natsd.store.log.subjects import Filter
 
 cdef enum:
     LISTED_PER_STEP = 200

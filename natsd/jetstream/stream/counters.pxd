@@ -1,14 +1,10 @@
 """A stream's counters, for compiled callers."""
 
-from natsd.core.subject_transform cimport SubjectTransform
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.decimal_sum cimport Number
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.headers cimport HeaderValue, PublishHeaders
-from natsd.jetstream.stream.preconditions cimport Preconditions
-from natsd.store.block cimport MsgBlock
-from natsd.store.log cimport MessageLog
-from natsd.store.record cimport RecordView
+from natsd.core.routing cimport SubjectTransform
+from natsd.jetstream.stream.state cimport StreamCore
+from natsd.store.block.blocks cimport MsgBlock
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.message_log cimport MessageLog
 
 
 cdef enum LastCount:            # what is known of the last total of a subject

@@ -29,17 +29,10 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
-from natsd.core.subject_transform cimport SubjectTransform
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.decimal_sum cimport Number, negated, put_sum, read_number
-from natsd.jetstream.stream.headers cimport (
-    EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
-    EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, EXPECTED_STREAM, INCREMENT, ROLLUP, HeaderName,
-    find_header, header_given,
-)
-from natsd.jetstream.stream.preconditions cimport Preconditions
-from natsd.store.block cimport COLD, FOUND, Found
-from natsd.store.log cimport DONE, NEEDS_BLOCK, Outcome
+from natsd.core.routing cimport SubjectTransform
+from natsd.jetstream.stream.state cimport StreamCore
+from natsd.store.block.blocks cimport COLD, FOUND, Found
+from natsd.store.log.message_log cimport DONE, NEEDS_BLOCK, Outcome
 
 from natsd.jetstream.errors import ErrorId
 from natsd.jetstream.stream.counter_sources import (

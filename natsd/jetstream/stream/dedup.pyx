@@ -21,8 +21,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
-from natsd.core.subject cimport wire_bytes
-from natsd.store.xxh64 cimport xxh64
+from natsd.core.routing cimport wire_bytes
+from natsd.store.codec.xxh64 cimport xxh64
 
 import struct
 

@@ -2,10 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.match_result cimport MatchResult
-from natsd.jetstream.scheduler cimport Actor
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.direct_answer cimport DirectAnswer
+from natsd.core.routing cimport MatchResult
 
 
 cdef struct Request:            # a queued request; its bytes follow it

@@ -17,14 +17,9 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.subject cimport subject_is_literal
-from natsd.core.subscription cimport Message, Subscription
-from natsd.jetstream.scheduler cimport Actor
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.direct_answer cimport DirectAnswer
-from natsd.store.log cimport DONE, MessageLog
-from natsd.store.record cimport RecordView
+from natsd.core.routing cimport MatchResult, Message, Subscription, subject_is_literal
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.message_log cimport DONE, MessageLog
 
 from natsd.store.errors import MessageNotFound
 

@@ -2,10 +2,9 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.outlet cimport Outlet
-from natsd.jetstream.timestamp cimport Second
-from natsd.store.record cimport RecordView
+from natsd.core.network cimport Outlet
+from natsd.core.routing cimport MatchResult
+from natsd.store.codec.records cimport RecordView
 
 
 cdef class DirectAnswer:

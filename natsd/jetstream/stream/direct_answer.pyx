@@ -11,10 +11,9 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
-from natsd.core.match_result cimport MatchResult
-from natsd.core.outlet cimport Outlet
-from natsd.jetstream.timestamp cimport TIMESTAMP_ROOM, write_timestamp
-from natsd.store.record cimport RecordView
+from natsd.core.network cimport Outlet
+from natsd.core.routing cimport MatchResult
+from natsd.store.codec.records cimport RecordView
 
 cdef enum:
     NAMES_BYTES_MAX = 128       # names and line ends of all headers behind the subject

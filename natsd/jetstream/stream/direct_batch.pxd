@@ -2,12 +2,10 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.match_result cimport MatchResult
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.direct_answer cimport DirectAnswer
-from natsd.store.filter cimport Filter
-from natsd.store.log cimport NEEDS_BLOCK, Outcome
-from natsd.store.record cimport RecordView
+from natsd.core.routing cimport MatchResult
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.message_log cimport NEEDS_BLOCK, Outcome
+from natsd.store.log.subjects cimport Filter
 
 
 cdef class DirectBatch:

@@ -10,13 +10,11 @@ Source: ADR-31; nats-server's `getDirectRequest` and `getDirectMulti`.
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.outlet cimport Outlet
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.direct_answer cimport DirectAnswer
-from natsd.store.filter cimport Filter
-from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, PENDING, Outcome
-from natsd.store.record cimport RecordView
+from natsd.core.network cimport Outlet
+from natsd.core.routing cimport MatchResult
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.message_log cimport DONE, GONE, NEEDS_BLOCK, Outcome, PENDING
+from natsd.store.log.subjects cimport Filter
 
 from natsd.store.errors import MessageNotFound
 

@@ -15,8 +15,7 @@ Source: ADR-31; nats-server's `processDirectGetRequest`, `getDirectRequest` and 
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from natsd.core.subject import InvalidSubject
-from natsd.core.subscription import Subscription
+from natsd.core.routing import InvalidSubject, Subscription
 from natsd.jetstream.headers import REQUIRED_API_LEVEL, demands_too_much, header_value
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.models.requests import StreamMsgGetRequest
@@ -24,12 +23,10 @@ from natsd.jetstream.names import (
     SYSTEM_QUEUE,
     direct_get_subjects,
 )
-from natsd.jetstream.stream.direct import DirectGet
-from natsd.jetstream.stream.direct_batch import DirectBatch
 from natsd.jetstream.stream.reading import find_message
-from natsd.jetstream.timestamp import timestamp
+from natsd.jetstream.stream.state import DirectBatch, DirectGet, timestamp
+from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import MessageNotFound, StoreEOF, StoreError, TooManyResults
-from natsd.store.record import StoredMessage
 
 if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream

@@ -14,8 +14,8 @@ OSError.
 from pathlib import Path
 from typing import Final
 
-from natsd.store.twin_file import twins_exist
-from natsd.store.vault import Vault
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.twin_file import twins_exist
 
 DUPLICATES_FILE: Final = "duplicates.db"
 MAGIC: Final = b"NATSDIDS"

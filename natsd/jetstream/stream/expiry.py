@@ -13,7 +13,7 @@ import asyncio
 import logging
 from typing import Final
 
-from natsd.jetstream.scheduler import Alarm, Scheduler
+from natsd.jetstream.stream.state import Alarm, Scheduler
 from natsd.store.errors import StoreError
 from natsd.store.log_store import LogStore, Replace
 

@@ -2,11 +2,8 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from natsd.jetstream.stream.admission cimport Admission, Batch
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.fast_reply cimport FastReply
-from natsd.jetstream.stream.headers cimport PublishHeaders
-from natsd.jetstream.stream.publish cimport Ingest
+from natsd.jetstream.stream.checks cimport Admission, Batch, Entry, PublishHeaders
+from natsd.jetstream.stream.publishing cimport FastReply, Ingest
 
 
 cdef class FastBatch(Batch):

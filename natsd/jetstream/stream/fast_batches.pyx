@@ -25,15 +25,12 @@ from libc.string cimport memcmp, memcpy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from natsd.core.decimal cimport put_decimal
-from natsd.jetstream.stream.ack_queue cimport STORED_TEXT, STORED_WITH, TEXT
-from natsd.jetstream.stream.admission cimport Admission, Batch
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.fast_reply cimport (
-    FAST_COMMIT, FAST_COMMIT_BEFORE, FAST_PING, FastReply, parse_fast_reply,
+from natsd.jetstream.stream.checks cimport (
+    Admission, Batch, Entry, InflightBatches, PublishHeaders, STORED_TEXT, STORED_WITH, TEXT,
 )
-from natsd.jetstream.stream.headers cimport PublishHeaders
-from natsd.jetstream.stream.inflight_batches cimport InflightBatches
-from natsd.jetstream.stream.publish cimport Ingest
+from natsd.jetstream.stream.publishing cimport (
+    FAST_COMMIT, FAST_COMMIT_BEFORE, FAST_PING, FastReply, Ingest, parse_fast_reply,
+)
 
 from natsd.jetstream.errors import ErrorId
 from natsd.jetstream.stream.answers import (

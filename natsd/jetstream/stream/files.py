@@ -25,9 +25,9 @@ from typing import Final
 from natsd.jetstream.asset_file import has_asset, write_asset
 from natsd.jetstream.models.base import Model, TimeNs
 from natsd.jetstream.models.stream import StreamConfig
-from natsd.store.disk import Disk, is_removed, make_directories, rename_synced
-from natsd.store.doubled_file import UNFINISHED_SUFFIX
-from natsd.store.vault import Vault
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.disk import Disk, is_removed, make_directories, rename_synced
+from natsd.store.disk.doubled_file import UNFINISHED_SUFFIX
 
 STREAMS: Final = "streams"
 MESSAGES: Final = "msgs"

@@ -2,8 +2,6 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from natsd.jetstream.stream.entry cimport NO_ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, Rollup
-
 
 cdef enum HeaderName:           # an index into PublishHeaders.values
     MESSAGE_ID = 0

@@ -13,7 +13,7 @@ The names are those of nats-server's `processJetStreamMsg`; which lines count wa
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memmove
 
-from natsd.core.subject cimport wire_bytes
+from natsd.core.routing cimport wire_bytes
 
 cdef enum:
     PREFIX_BYTES = 5            # "Nats-"

@@ -8,10 +8,10 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from natsd.core.subject import InvalidSubject
+from natsd.core.routing import InvalidSubject
 from natsd.jetstream.models.stream import LostStreamData, StreamInfo, StreamState
-from natsd.jetstream.stream.visible_state import visible_state
-from natsd.store.found_damage import FoundDamage
+from natsd.jetstream.stream.state import visible_state
+from natsd.store.recovery.found_damage import FoundDamage
 from natsd.store.store import StoreState
 
 if TYPE_CHECKING:

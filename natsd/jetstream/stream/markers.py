@@ -15,7 +15,7 @@ from typing import Final
 
 from natsd.config.durations import format_duration_ns
 from natsd.jetstream.stream.answers import OwnMessageRefused
-from natsd.jetstream.stream.publish import Ingest
+from natsd.jetstream.stream.publishing import Ingest
 from natsd.store.errors import StoreError
 from natsd.store.log_store import LogStore
 

@@ -19,16 +19,12 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from natsd.jetstream.scheduler cimport Actor
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.dedup cimport DuplicateWindow
-from natsd.jetstream.stream.headers cimport (
-    MESSAGE_ID, PublishHeaders, find_publish_headers, header_given,
-)
-from natsd.store.block cimport COLD, FOUND, Found
-from natsd.store.record cimport RecordView
+from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.store.block.blocks cimport COLD, FOUND, Found
+from natsd.store.codec.records cimport RecordView
 
-from natsd.store.errors import ColdBlock, DamagedEncoding, StoreError, StoreUnavailable
+from natsd.store.block.cold_block import ColdBlock
+from natsd.store.errors import DamagedEncoding, StoreError, StoreUnavailable
 
 cdef enum:
     EXPIRED_PER_ID = 2

@@ -2,9 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.headers cimport PublishHeaders
+from natsd.jetstream.stream.state cimport StreamCore
 
 
 cdef enum Lifetime:

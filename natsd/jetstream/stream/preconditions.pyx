@@ -25,15 +25,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
-from natsd.core.subject cimport subject_is_literal, subject_is_valid
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.headers cimport (
-    EXPECTED_LAST_MESSAGE_ID, EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
-    EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, EXPECTED_STREAM, INCREMENT, ROLLUP, TTL, HeaderValue,
-    PublishHeaders, header_given, header_number,
-)
-from natsd.store.log cimport DONE, GONE, NEEDS_BLOCK, MessageLog, Outcome
+from natsd.core.routing cimport subject_is_literal, subject_is_valid
+from natsd.jetstream.stream.state cimport StreamCore
+from natsd.store.log.message_log cimport DONE, GONE, MessageLog, NEEDS_BLOCK, Outcome
 
 from natsd.core.quoting import quoted
 from natsd.jetstream.errors import ErrorId, api_error
@@ -41,8 +35,9 @@ from natsd.jetstream.stream.answers import refusal
 from natsd.jetstream.stream.lifetimes import (
     NEVER, InvalidLifetime, parse_lifetime, with_lifetime,
 )
-from natsd.store.errors import ColdBlock, StoreError
-from natsd.store.search import LastMatch
+from natsd.store.block.cold_block import ColdBlock
+from natsd.store.errors import StoreError
+from natsd.store.log.message_log import LastMatch
 
 cdef enum:
     SEARCH_STEPS_MAX = 4        # steps of about a millisecond each, for a pattern

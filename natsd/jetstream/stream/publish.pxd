@@ -2,22 +2,13 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.subject_transform cimport SubjectTransform
-from natsd.jetstream.scheduler cimport Actor
-from natsd.jetstream.stream.ack_queue cimport AckQueue, Answer, AnswerKind
-from natsd.jetstream.stream.admission cimport Admission
-from natsd.jetstream.stream.backlog cimport Backlog
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.counters cimport Counters
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.headers cimport PublishHeaders
-from natsd.jetstream.stream.message_ids cimport MessageIds
-from natsd.jetstream.stream.preconditions cimport Preconditions
-from natsd.jetstream.stream.republish cimport Republisher
-from natsd.jetstream.stream.rollups cimport Rollups
-from natsd.jetstream.stream.scheduled cimport Scheduled
-from natsd.jetstream.usage cimport Usage
-from natsd.store.log cimport MessageLog
+from natsd.core.routing cimport SubjectTransform
+from natsd.jetstream.stream.checks cimport (
+    AckQueue, Admission, Answer, AnswerKind, Counters, Entry, MessageIds, Preconditions,
+    PublishHeaders, Rollups, Scheduled,
+)
+from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.store.log.message_log cimport MessageLog
 
 
 cdef class Ingest(Actor):

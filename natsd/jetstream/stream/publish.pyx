@@ -32,35 +32,19 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
-from natsd.core.match_result cimport MatchResult
-from natsd.core.subject cimport wire_bytes
-from natsd.core.subject_transform cimport SubjectTransform
-from natsd.core.subscription cimport Message, Subscription
-from natsd.core.tracing cimport TracedMessage
-from natsd.jetstream.scheduler cimport Actor
-from natsd.jetstream.stream.ack_queue cimport (
-    DUPLICATE, STORED, STORED_TEXT, STORED_WITH, TEXT, AckQueue, Answer, AnswerKind,
+from natsd.core.network cimport TracedMessage
+from natsd.core.routing cimport MatchResult, Message, SubjectTransform, Subscription, wire_bytes
+from natsd.jetstream.stream.checks cimport (
+    AckQueue, Admission, Answer, AnswerKind, BATCH_ID, Counters, DUPLICATE, ENDS_SCHEDULE, Entry,
+    HeaderValue, IS_DELAYED, MESSAGE_ID, MessageIds, NO_ROLLUP, Preconditions, PublishHeaders,
+    REQUEST_INFO, ROLLUP, Rollups, SCHEDULER, SCHEDULE_NEXT, SCHEDULING_HEADERS, STORED,
+    STORED_TEXT, STORED_WITH, Scheduled, TEXT, cut_header, find_header, find_publish_headers,
+    has_status, header_given, rollup_of, strip_headers,
 )
-from natsd.jetstream.stream.admission cimport Admission
-from natsd.jetstream.stream.backlog cimport FULL, ROOM, Backlog, Pressure
-from natsd.jetstream.stream.core cimport INTEREST, StreamCore
-from natsd.jetstream.stream.counters cimport Counters
-from natsd.jetstream.stream.entry cimport ENDS_SCHEDULE, IS_DELAYED, NO_ROLLUP, Entry
-from natsd.jetstream.stream.fast_reply cimport is_fast_reply
-from natsd.jetstream.stream.headers cimport (
-    BATCH_ID, MESSAGE_ID, REQUEST_INFO, ROLLUP, SCHEDULE_NEXT, SCHEDULER, SCHEDULING_HEADERS,
-    HeaderValue, PublishHeaders, cut_header, find_header, find_publish_headers, has_status,
-    header_given, rollup_of, strip_headers,
-)
-from natsd.jetstream.stream.message_ids cimport MessageIds
-from natsd.jetstream.stream.preconditions cimport Preconditions
-from natsd.jetstream.stream.republish cimport Republisher
-from natsd.jetstream.stream.rollups cimport Rollups
-from natsd.jetstream.stream.scheduled cimport Scheduled
-from natsd.jetstream.usage cimport Usage
-from natsd.store.record cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
-from natsd.store.sendable cimport sendable_headers
-from natsd.store.subject_index cimport is_exact
+from natsd.jetstream.stream.state cimport Actor, INTEREST, StreamCore
+from natsd.store.block.sendable cimport sendable_headers
+from natsd.store.codec.records cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
+from natsd.store.log.subjects cimport is_exact
 
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.headers import REQUIRED_API_LEVEL, demands_too_much
@@ -69,7 +53,8 @@ from natsd.jetstream.schedules.rules import ScheduleRules
 from natsd.jetstream.stream.answers import (
     BUSY_HEADERS, OwnMessageRefused, ack_prefix, batch_tail, refusal, store_error,
 )
-from natsd.store.errors import ColdBlock, LimitExceeded, StoreError
+from natsd.store.block.cold_block import ColdBlock
+from natsd.store.errors import LimitExceeded, StoreError
 
 cdef enum:
     HEADERS_MAX = 65_535

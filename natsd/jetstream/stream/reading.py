@@ -13,10 +13,10 @@ Source: ADR-31; nats-server's `jsMsgGetRequest` and `getDirectRequest`.
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from natsd.jetstream.stream.core import StreamCore
+from natsd.jetstream.stream.state import StreamCore
+from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import MessageNotFound, StoreEOF
 from natsd.store.log_store import LogStore
-from natsd.store.record import StoredMessage
 
 
 class Wanted(Protocol):

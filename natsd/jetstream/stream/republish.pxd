@@ -2,10 +2,9 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.subject_transform cimport SubjectTransform
-from natsd.jetstream.scheduler cimport Actor
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.store.record cimport RecordView
+from natsd.core.routing cimport SubjectTransform
+from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.store.codec.records cimport RecordView
 
 
 cdef struct Republished:

@@ -15,12 +15,10 @@ Source: ADR-28.
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from natsd.core.subject cimport subject_is_literal, subject_is_valid
-from natsd.core.subject_transform cimport SubjectTransform
-from natsd.jetstream.scheduler cimport Actor
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.store.block cimport COLD, FOUND, Found, MsgBlock
-from natsd.store.record cimport RecordView
+from natsd.core.routing cimport SubjectTransform, subject_is_literal, subject_is_valid
+from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.store.block.blocks cimport COLD, FOUND, Found, MsgBlock
+from natsd.store.codec.records cimport RecordView
 
 from natsd.jetstream.models.times import format_time
 from natsd.store.errors import StoreError, StoreUnavailable

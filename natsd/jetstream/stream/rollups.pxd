@@ -2,11 +2,8 @@
 
 from libc.stdint cimport uint64_t
 
-from natsd.jetstream.scheduler cimport Actor
-from natsd.jetstream.stream.ack_queue cimport AckQueue
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.store.log cimport MessageLog
+from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.store.log.message_log cimport MessageLog
 
 
 cdef class Rollups:

@@ -13,12 +13,9 @@ import collections
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.subject cimport subject_is_literal
-from natsd.jetstream.scheduler cimport Actor
-from natsd.jetstream.stream.ack_queue cimport AckQueue
-from natsd.jetstream.stream.core cimport StreamCore
-from natsd.jetstream.stream.entry cimport ROLLUP_ALL, ROLLUP_SUBJECT
-from natsd.store.log cimport DONE
+from natsd.core.routing cimport subject_is_literal
+from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.store.log.message_log cimport DONE
 
 from natsd.store.errors import StoreError
 

@@ -2,11 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.headers cimport PublishHeaders
-from natsd.jetstream.stream.preconditions cimport Preconditions
-from natsd.jetstream.stream.rollups cimport Rollups
-from natsd.store.log cimport MessageLog
+from natsd.store.log.message_log cimport MessageLog
 
 
 cdef class Scheduled:

@@ -15,13 +15,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
-from natsd.jetstream.stream.entry cimport (
-    ENDS_SCHEDULE, IS_SCHEDULE, NO_ROLLUP, ROLLUP_SUBJECT, Entry,
-)
-from natsd.jetstream.stream.headers cimport PublishHeaders, find_publish_headers
-from natsd.jetstream.stream.preconditions cimport Preconditions
-from natsd.jetstream.stream.rollups cimport Rollups
-from natsd.store.log cimport MessageLog
+from natsd.store.log.message_log cimport MessageLog
 
 from natsd.jetstream.errors import ErrorId
 from natsd.jetstream.headers import SCHEDULER as SCHEDULER_HEADER, header_value

@@ -2,10 +2,8 @@
 
 from libc.stdint cimport uint32_t
 
-from natsd.core.match_result cimport MatchResult
-from natsd.core.subscription cimport Sink
-from natsd.store.filter cimport Filter
-from natsd.store.subject_index cimport SubjectIndex
+from natsd.core.routing cimport MatchResult, Sink
+from natsd.store.log.subjects cimport Filter, SubjectIndex
 
 cdef enum:
     SLOT_PAGE_BITS = 10

@@ -16,9 +16,8 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
-from natsd.core.match_result cimport MatchResult, plain_at
-from natsd.core.subscription cimport Sink
-from natsd.store.subject_index cimport SubjectIndex
+from natsd.core.routing cimport MatchResult, Sink, plain_at
+from natsd.store.log.subjects cimport SubjectIndex
 
 cdef enum:
     SETS_MAX = 65_536

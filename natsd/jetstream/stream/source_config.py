@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from natsd.core.quoting import quoted
+from natsd.core.routing import collide, is_literal, is_valid, is_valid_publish
 from natsd.core.steps import AT_ONCE, Steps, slices
-from natsd.core.subject import collide, is_literal, is_valid, is_valid_publish
 from natsd.core.subject_mapping import InvalidMapping, check_mapping
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.stream import (

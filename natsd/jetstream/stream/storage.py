@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from natsd.jetstream.models.stream import PersistMode, Storage, StreamConfig
 from natsd.jetstream.stream.files import DELAYED, MESSAGES
 from natsd.jetstream.stream.limits import is_compressed, store_limits
-from natsd.store.check import context_of
-from natsd.store.committer import Sync
+from natsd.store.commit.committer import Sync
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.log_store import LogStore
+from natsd.store.maintenance.check import context_of
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
 

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from natsd.core.routing import InvalidSubject, collide, is_subset
 from natsd.core.steps import Breaks, Steps, is_each, run_cooperatively
-from natsd.core.subject import InvalidSubject, collide, is_subset
 from natsd.jetstream.advisories import server_out_of_storage
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer import lifecycle
@@ -42,7 +42,7 @@ from natsd.jetstream.models.stream import (
 from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
 from natsd.jetstream.sourcing.sourcing import Sourcing
 from natsd.jetstream.stream.batches import take_batches
-from natsd.jetstream.stream.core import StreamCore
+from natsd.jetstream.stream.batching import trace_publish
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.jetstream.stream.duplicates_file import (
     has_duplicates,
@@ -54,10 +54,10 @@ from natsd.jetstream.stream.files import StreamAsset, check_free, create_stream
 from natsd.jetstream.stream.info import stream_info, subject_counts
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
 from natsd.jetstream.stream.markers import replace_expired
-from natsd.jetstream.stream.publish import Ingest
+from natsd.jetstream.stream.publishing import Ingest
 from natsd.jetstream.stream.reading import find_message
+from natsd.jetstream.stream.state import StreamCore
 from natsd.jetstream.stream.storage import open_store
-from natsd.jetstream.stream.traced_publish import trace_publish
 from natsd.store.errors import (
     DamagedEncoding,
     MessageNotFound,
@@ -66,8 +66,8 @@ from natsd.store.errors import (
     StoreFull,
 )
 from natsd.store.file_store import FileStore
-from natsd.store.found_damage import FoundDamage
 from natsd.store.log_store import LogStore
+from natsd.store.recovery.found_damage import FoundDamage
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount

@@ -11,7 +11,7 @@ from typing import Final
 
 from natsd.core.quoting import quoted
 from natsd.jetstream.headers import header_value
-from natsd.jetstream.stream.headers import number_of
+from natsd.jetstream.stream.checks import number_of
 
 _WRONG_SEQUENCE: Final = 10071
 _WRONG_ID: Final = 10070

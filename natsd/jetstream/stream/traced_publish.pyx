@@ -12,20 +12,18 @@ Source: ADR-41.
 
 from libc.stdint cimport uint64_t
 
-from natsd.core.subscription cimport Message
-from natsd.core.tracing cimport TracedMessage
-from natsd.jetstream.stream.ack_queue cimport DUPLICATE, TEXT
-from natsd.jetstream.stream.core cimport INTEREST
-from natsd.jetstream.stream.entry cimport Entry
-from natsd.jetstream.stream.fast_reply cimport is_fast_reply
-from natsd.jetstream.stream.headers cimport (
-    BATCH_ID, EXPECTED_LAST_SUBJECT_SEQUENCE, MESSAGE_ID, PublishHeaders, header_given,
+from natsd.core.network cimport TracedMessage
+from natsd.core.routing cimport Message
+from natsd.jetstream.stream.checks cimport (
+    BATCH_ID, DUPLICATE, EXPECTED_LAST_SUBJECT_SEQUENCE, Entry, MESSAGE_ID, PublishHeaders, TEXT,
+    header_given,
 )
-from natsd.jetstream.stream.publish cimport Ingest
+from natsd.jetstream.stream.publishing cimport Ingest, is_fast_reply
+from natsd.jetstream.stream.state cimport INTEREST
 
 from natsd.accounts.message_trace import with_trace_disabled
 from natsd.jetstream.errors import ErrorId
-from natsd.jetstream.stream.publish import DUPLICATE_REFUSED
+from natsd.jetstream.stream.publishing import DUPLICATE_REFUSED
 from natsd.jetstream.stream.trace_errors import trace_error
 
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from natsd.store.block cimport FOUND, MsgBlock
-from natsd.store.log cimport MessageLog
-from natsd.store.record cimport RecordView
+from natsd.store.block.blocks cimport FOUND, MsgBlock
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.message_log cimport MessageLog
+from natsd.store.log.subjects cimport sequence_in
 from natsd.store.sequence_set cimport SequenceSet
-from natsd.store.subject_index cimport sequence_in
 
 
 def visible_state(MessageLog log not None, uint64_t visible, *, bint with_deleted=False):

@@ -20,8 +20,8 @@ from natsd.spark.jobs.audit_findings import DAMAGE, MISSING, Audited, AuditFindi
 from natsd.spark.stored.archive_plan import find_archive, read_archive
 from natsd.spark.stored.store_plan import StoreDirectory
 from natsd.spark.stored.stored_ranges import StoredStreamPlan, StoreKeys, StoreNotReadable
-from natsd.store.check import Report
 from natsd.store.errors import StoreError
+from natsd.store.maintenance.check import Report
 
 DEFAULT_WINDOW_NS: Final = 120 * 10**9
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from natsd.spark.stored.digests import Digests
+from natsd.spark.stored.reading import Digests
 from natsd.spark.stored.store_read import BlockReader, describe_damage, open_records
 from natsd.spark.stored.stored_ranges import BlockPart, StoreNotReadable, StoreRange
 from natsd.store.errors import StoreError
@@ -32,8 +32,8 @@ from natsd.store.sequence_set import SequenceSet
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from natsd.spark.stored.records import Records
-    from natsd.store.damage import Damage
+    from natsd.spark.stored.reading import Records
+    from natsd.store.block.damage import Damage
 
 SUMMARY, CHUNK, ID, ROW, DAMAGE, UNREAD = range(6)
 NUMBERS: Final = ("a", "b", "c", "d", "e", "f")

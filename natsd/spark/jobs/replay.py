@@ -24,8 +24,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from natsd.core.routing import SubjectTransform
 from natsd.core.subject_mapping import InvalidMapping
-from natsd.core.subject_transform import SubjectTransform
 from natsd.spark.jobs.archive_table import DESCRIPTION, ArchiveTable
 from natsd.spark.jobs.arguments import add_connection, connection_of, options_of, pairs
 from natsd.spark.jobs.errors import JobError, reason_of

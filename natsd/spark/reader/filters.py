@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from natsd.core.subject import is_literal, is_valid_publish
+from natsd.core.routing import is_literal, is_valid_publish
 from natsd.spark.offsets import SourceStreamState
 from natsd.spark.subject_filters import Patterns, in_common
 from natsd.spark.times import time_us

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from natsd.spark.wire.frames cimport MessageFrame, FrameHandler
+from natsd.spark.wire.frames cimport FrameHandler, MessageFrame
 
 
 cdef struct TextSlice:

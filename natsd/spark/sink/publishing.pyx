@@ -30,9 +30,9 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from natsd.core.decimal cimport put_decimal
-from natsd.core.subject cimport subject_is_valid, subject_is_valid_literal, subject_matches
-from natsd.spark.wire.frames cimport MessageFrame, FrameHandler, GO_ON, STOP
-from natsd.store.xxh64 cimport xxh64
+from natsd.core.routing cimport subject_is_valid, subject_is_valid_literal, subject_matches
+from natsd.spark.wire.frames cimport FrameHandler, GO_ON, MessageFrame, STOP
+from natsd.store.codec.xxh64 cimport xxh64
 
 cdef extern from "<string.h>" nogil:
     void* memmem(const void* haystack, size_t haystack_bytes, const void* needle, size_t bytes)

@@ -31,10 +31,10 @@ from natsd.spark.stored.stored_ranges import (
     StoreNotReadable,
     StorePlace,
 )
-from natsd.store.archive_map import EntryPlace, map_archive
+from natsd.store.backup.archive_map import EntryPlace, map_archive
+from natsd.store.block.blocks import Scan
+from natsd.store.codec.records import checksum
 from natsd.store.errors import DamagedEncoding
-from natsd.store.record import checksum
-from natsd.store.scan import Scan
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import StoreState
 

@@ -2,9 +2,8 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.spark.stored.records cimport Records
-from natsd.store.array cimport Array
-from natsd.store.record cimport RecordView
+from natsd.store.block.array cimport Array
+from natsd.store.codec.records cimport RecordView
 from natsd.store.sequence_set cimport SequenceSet
 
 

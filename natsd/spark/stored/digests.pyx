@@ -17,12 +17,11 @@ from libc.stdint cimport INT64_MIN, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp
 
-from natsd.spark.stored.records cimport Records
-from natsd.store.array cimport Array, array_add
-from natsd.store.block_index cimport index_sequence
-from natsd.store.record cimport RecordView
+from natsd.store.block.array cimport Array, array_add
+from natsd.store.block.blocks cimport index_sequence
+from natsd.store.codec.records cimport RecordView
+from natsd.store.codec.xxh64 cimport xxh64
 from natsd.store.sequence_set cimport SequenceSet
-from natsd.store.xxh64 cimport xxh64
 
 cdef enum:
     CHUNK_SHIFT = 16

@@ -3,9 +3,9 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.spark.rows.message_batch cimport MessageBatch
-from natsd.store.filter cimport Filter
-from natsd.store.record cimport RecordView
-from natsd.store.scan cimport Scan
+from natsd.store.block.blocks cimport Scan
+from natsd.store.codec.records cimport RecordView
+from natsd.store.log.subjects cimport Filter
 from natsd.store.sequence_set cimport SequenceSet
 
 

@@ -15,12 +15,10 @@ Promise
 from libc.stdint cimport INT64_MAX, INT64_MIN, uint32_t, uint64_t
 
 from natsd.spark.rows.message_batch cimport MessageBatch
-from natsd.store.block_index cimport OFFSET_MASK, BlockIndex, index_seek, index_sequence
-from natsd.store.filter cimport Filter
-from natsd.store.record cimport RecordView, view_record
-from natsd.store.scan cimport Scan
+from natsd.store.block.blocks cimport BlockIndex, OFFSET_MASK, Scan, index_seek, index_sequence
+from natsd.store.codec.records cimport RecordView, view_record
+from natsd.store.log.subjects cimport Filter, SubjectIndex
 from natsd.store.sequence_set cimport SequenceSet
-from natsd.store.subject_index cimport SubjectIndex
 
 
 cdef class Records:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from natsd.spark.stored.stored_ranges import StoreNotReadable
-from natsd.store.disk import DirectoryLocked, Disk, FileLock, lock_to_read
-from natsd.store.keys import ENCRYPTING_FILE, KEY_FILE, DataKey, OperatorKeys, open_data_key
-from natsd.store.twin_file import twins_exist
+from natsd.store.crypto.keys import ENCRYPTING_FILE, KEY_FILE, DataKey, OperatorKeys, open_data_key
+from natsd.store.disk.disk import DirectoryLocked, Disk
+from natsd.store.disk.real_disk import FileLock, lock_to_read
+from natsd.store.disk.twin_file import twins_exist
 
-LOCK_NAME: Final = "natsd.lock"  # as in natsd.store.volume, whose import is expensive
+LOCK_NAME: Final = "natsd.lock"  # as in natsd.store.commit.volume, whose import is expensive
 
 
 class InUse(StoreNotReadable):

@@ -39,8 +39,14 @@ from natsd.spark.stored.stored_ranges import (
     StoreNotReadable,
     StorePlace,
 )
-from natsd.store.block_identity import place_of
-from natsd.store.check import (
+from natsd.store.block.stored_blocks import StoredBlock, StoredBlocks
+from natsd.store.crypto.keys import KEY_FILE
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.disk import is_removed
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.disk.twin_file import twins_exist
+from natsd.store.file_store import recover_files
+from natsd.store.maintenance.check import (
     BLOCK_BYTES_MAX,
     Report,
     check_consumer,
@@ -52,17 +58,12 @@ from natsd.store.check import (
     is_stream,
     read_image,
 )
-from natsd.store.disk import RealDisk, is_removed
-from natsd.store.file_store import recover_files
-from natsd.store.found_damage import FoundDamage
-from natsd.store.journal_replay import Replayed, replay
-from natsd.store.keys import KEY_FILE
-from natsd.store.overlay_disk import OverlayDisk, OverlayFile
-from natsd.store.recovery import Recovered
+from natsd.store.maintenance.overlay_disk import OverlayDisk, OverlayFile
+from natsd.store.recovery.block_identity import place_of
+from natsd.store.recovery.found_damage import FoundDamage
+from natsd.store.recovery.full_scan import Recovered
 from natsd.store.sequence_set import SequenceSet
-from natsd.store.stored_blocks import StoredBlock, StoredBlocks
-from natsd.store.twin_file import twins_exist
-from natsd.store.vault import Vault
+from natsd.store.wal.replay import Replayed, replay
 
 GLOBAL_ACCOUNT: Final = "$G"
 # Same values as in natsd/jetstream/stream/files.py and asset_file.py.

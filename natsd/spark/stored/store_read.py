@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING
 
 from natsd.spark.rows.columns import NAMES
 from natsd.spark.rows.message_batch import MessageBatch
-from natsd.spark.stored.records import Records
+from natsd.spark.stored.reading import Records
 from natsd.spark.stored.store_lock import lock_against_servers, open_key
 from natsd.spark.stored.stored_ranges import (
     BlockPart,
@@ -37,16 +37,15 @@ from natsd.spark.stored.stored_ranges import (
     StorePlace,
     StoreRange,
 )
-from natsd.store.damage import Damage
-from natsd.store.disk import RealDisk
+from natsd.store.block.blocks import Scan
+from natsd.store.block.damage import Damage
+from natsd.store.block.stored_blocks import StoredBlocks
+from natsd.store.codec.records import checksum
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import DamagedEncoding
-from natsd.store.filter import Filter
-from natsd.store.overlay_disk import OverlayDisk
-from natsd.store.record import checksum
-from natsd.store.scan import Scan
+from natsd.store.log.subjects import Filter, SubjectIndex
+from natsd.store.maintenance.overlay_disk import OverlayDisk
 from natsd.store.sequence_set import SequenceSet
-from natsd.store.stored_blocks import StoredBlocks
-from natsd.store.subject_index import SubjectIndex
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,7 +110,7 @@ class BlockReader:
         return read.scan, read.damage
 
     def _read_entry(self, part: BlockPart) -> tuple[Scan, list[Damage]]:
-        from natsd.store.archive_map import EntryPlace, read_body
+        from natsd.store.backup.archive_map import EntryPlace, read_body
 
         try:
             data = read_body(self._archive, EntryPlace(part.file, part.offset, part.end))

@@ -20,7 +20,7 @@ from natsd.spark.ranges import DataLoss, RangeRequest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from natsd.store.keys import OperatorKeys
+    from natsd.store.crypto.keys import OperatorKeys
 
 
 class StoreNotReadable(Exception):
@@ -57,7 +57,7 @@ class StoreKeys:
 
     def operator(self) -> OperatorKeys:
         """Read the key files and return the keys. Blocks. Raises StoreNotReadable."""
-        from natsd.store.keys import Cipher, OperatorKeys
+        from natsd.store.crypto.keys import Cipher, OperatorKeys
 
         ciphers = {
             "": Cipher.CHACHA20_POLY1305,

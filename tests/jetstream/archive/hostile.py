@@ -13,11 +13,11 @@ import msgspec
 
 from natsd.jetstream.archive.contents import tracker_of
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
-from natsd.store.archive import ArchiveWriter
-from natsd.store.block import MsgBlock
-from natsd.store.log import MessageLog
-from natsd.store.snapshot import BLOCK_BYTES_LIMIT, closed_bytes
-from natsd.store.snapshot_image import copy_into
+from natsd.store.backup.archive import ArchiveWriter
+from natsd.store.backup.snapshot import BLOCK_BYTES_LIMIT, closed_bytes
+from natsd.store.backup.snapshots import copy_into
+from natsd.store.block.blocks import MsgBlock
+from natsd.store.log.message_log import MessageLog
 
 Entry = tuple[str, bytes]
 

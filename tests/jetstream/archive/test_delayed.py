@@ -12,13 +12,13 @@ import pytest
 from natsd.cli import main
 from natsd.jetstream.archive import delayed
 from natsd.jetstream.jetstream import JetStream
-from natsd.store.archive import ArchiveReader, ArchiveWriter
+from natsd.store.backup.archive import ArchiveReader, ArchiveWriter
+from natsd.store.backup.snapshot import append_image, closed_bytes
+from natsd.store.backup.snapshots import open_image
+from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import StoreError
 from natsd.store.file_store import FileStore
 from natsd.store.mem_store import MemStore
-from natsd.store.record import StoredMessage
-from natsd.store.snapshot import append_image, closed_bytes
-from natsd.store.snapshot_image import open_image
 from natsd.store.store import Limits
 from tests.jetstream.archive.test_restoring import Json, request, restore, snapshots_of, take
 from tests.jetstream.serving import ACCOUNT, account_of, create, publish, serving

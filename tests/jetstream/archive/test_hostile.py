@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 
 from natsd.jetstream.archive.offline import NotPossible, read_archive
 from natsd.jetstream.jetstream import JetStream
-from natsd.store.block import MsgBlock
-from natsd.store.disk import RealDisk
+from natsd.store.block.blocks import MsgBlock, Scan
+from natsd.store.crypto.keys import OperatorKeys
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import DamagedEncoding, StoreError
-from natsd.store.keys import OperatorKeys
-from natsd.store.scan import Scan
 from tests.jetstream.archive.hostile import (
     Entry,
     Record,

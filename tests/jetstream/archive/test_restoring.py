@@ -16,8 +16,8 @@ from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.archive import restoring, sending
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
-from natsd.store.disk import RealDisk
-from natsd.store.record import StoredMessage
+from natsd.store.codec.records import StoredMessage
+from natsd.store.disk.real_disk import RealDisk
 from tests.jetstream.serving import account_of, ask, create, publish, serving
 from tests.waiting import DEADLINE_S, Eventually, eventually_within
 

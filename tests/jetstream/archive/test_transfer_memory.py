@@ -17,7 +17,7 @@ from natsd.jetstream.archive.restoring import Restoring
 from natsd.jetstream.archive.sending import SnapshotSending
 from natsd.jetstream.archive.transfer_memory import PACE_BYTES, PACE_NS, Pace, TransferMemory
 from natsd.jetstream.jetstream import JetStream
-from natsd.store.archive import ArchiveWriter
+from natsd.store.backup.archive import ArchiveWriter
 from tests.jetstream.archive.test_restoring import request
 from tests.jetstream.serving import account_of, ask, create, publish, serving
 from tests.waiting import Eventually

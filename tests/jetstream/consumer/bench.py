@@ -6,19 +6,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from natsd.core.internal import CallbackSink
-from natsd.core.outlet import Outlet
-from natsd.core.reactor import Reactor
-from natsd.core.sublist import SubList
-from natsd.core.subscription import Subscription
-from natsd.jetstream.consumer.engine import ConsumerEngine
+from natsd.core.network import CallbackSink, Outlet, Reactor
+from natsd.core.routing import SubList, Subscription
+from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.jetstream.scheduler import Scheduler
-from natsd.jetstream.stream.core import StreamCore
-from natsd.store.consumer_state import AckPolicy, ConsumerOptions
-from natsd.store.consumer_store import ConsumerStore
+from natsd.jetstream.stream.state import Scheduler, StreamCore
+from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_store import ConsumerStore
+from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.mem_store import MemStore
-from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.store import Limits
 from tests.jetstream.clock import SECOND_NS, Clock
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from natsd.accounts import Account
 from natsd.config.jetstream_options import JetStreamOptions
-from natsd.core.reactor import Reactor
-from natsd.core.subscription import Subscription
+from natsd.core.network import Reactor
+from natsd.core.routing import Subscription
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.stream.stream import Stream
-from natsd.store.disk import Disk
+from natsd.store.disk.disk import Disk
 
 SECOND = 1_000_000_000
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.jetstream.consumer.ack_message import nak_delay, parse_ack
+from natsd.jetstream.consumer.requests import nak_delay, parse_ack
 
 V1 = b"$JS.ACK.S.C.1.7.5.1700000000000000000.3"
 V2 = b"$JS.ACK._.hash1234.S.C.1.7.5.1700000000000000000.3"

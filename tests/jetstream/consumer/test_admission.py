@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsd.core.routing import collide
 from natsd.core.steps import at_once
-from natsd.core.subject import collide
 from natsd.jetstream.consumer.admission import (
     check_room,
     check_work_queue,

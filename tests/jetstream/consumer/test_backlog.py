@@ -7,8 +7,8 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.core.subject import matches
-from natsd.jetstream.consumer.backlog import Backlog
+from natsd.core.routing import matches
+from natsd.jetstream.consumer.delivery import Backlog
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
 

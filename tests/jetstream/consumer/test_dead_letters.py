@@ -20,7 +20,7 @@ from natsd.jetstream.consumer.dead_letters import why_refused
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.models.stream import DiscardPolicy
 from natsd.jetstream.stream.stream import Stream
-from natsd.store.record import StoredMessage
+from natsd.store.codec.records import StoredMessage
 from tests.jetstream.consumer.serving import SECOND, Served, serving
 from tests.waiting import Eventually
 

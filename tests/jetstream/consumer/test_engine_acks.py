@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from natsd.jetstream.consumer.engine import ConsumerEngine
+from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.store.consumer_state import AckPolicy, ConsumerOptions
-from natsd.store.consumer_store import ConsumerStore
-from natsd.store.disk import RealDisk
-from natsd.store.memory_consumer_store import MemoryConsumerStore
-from natsd.store.volume import Volume
+from natsd.store.commit.volume import Volume
+from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_store import ConsumerStore
+from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
+from natsd.store.disk.real_disk import RealDisk
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.consumer.bench import Bench, Delivery
 from tests.waiting import Eventually

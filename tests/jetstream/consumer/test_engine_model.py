@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from natsd.core.subject import matches
-from natsd.jetstream.consumer.engine import ConsumerEngine
+from natsd.core.routing import matches
+from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.store.consumer_state import AckPolicy, ConsumerOptions
-from natsd.store.memory_consumer_store import MemoryConsumerStore
+from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.store import Limits
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.consumer.bench import Bench, Delivery

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from natsd.jetstream.consumer.engine import CONSUMER_DELETED, SERVER_SHUTDOWN
+from natsd.jetstream.consumer.delivery import CONSUMER_DELETED, SERVER_SHUTDOWN
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.store.consumer_state import AckPolicy
+from natsd.store.consumer.consumer_state import AckPolicy
 from natsd.store.store import Limits
 from tests.jetstream.clock import SECOND_NS, START_NS
 from tests.jetstream.consumer.bench import Bench

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.store.consumer_state import AckPolicy
+from natsd.store.consumer.consumer_state import AckPolicy
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.consumer.bench import Bench
 

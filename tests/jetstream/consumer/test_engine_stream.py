@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from natsd.core.outlet import Outlet
-from natsd.core.subscription import Subscription
-from natsd.jetstream.consumer.engine import ConsumerEngine
+from natsd.core.network import Outlet
+from natsd.core.routing import Subscription
+from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.jetstream.stream.core import StreamCore
-from natsd.store.consumer_state import AckPolicy, ConsumerOptions
-from natsd.store.disk import RealDisk
+from natsd.jetstream.stream.state import StreamCore
+from natsd.store.commit.volume import Volume
+from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.file_store import FileOptions, FileStore
-from natsd.store.memory_consumer_store import MemoryConsumerStore
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.consumer.bench import Bench, Events
 

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from natsd.accounts import Account
-from natsd.core.reactor import Reactor
+from natsd.core.network import Reactor
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.advisories import Events
 from natsd.jetstream.consumer.events import ConsumerEvents

@@ -11,7 +11,7 @@ from natsd.jetstream.consumer.inactivity import (
     with_threshold,
 )
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
-from natsd.store.consumer_state import ConsumerState, Pending, SequencePair
+from natsd.store.consumer.consumer_state import ConsumerState, Pending, SequencePair
 
 SECOND = 1_000_000_000
 MS = 1_000_000

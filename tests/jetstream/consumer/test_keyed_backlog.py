@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from natsd.jetstream.consumer.engine import ConsumerEngine
-from natsd.jetstream.consumer.keyed_backlog import key_name
+from natsd.jetstream.consumer.delivery import ConsumerEngine, key_name
 from natsd.jetstream.consumer.settings import EngineSettings
 from natsd.jetstream.errors import ApiError
-from natsd.store.consumer_state import AckPolicy, ConsumerOptions
-from natsd.store.memory_consumer_store import MemoryConsumerStore
+from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.consumer.bench import Bench, Delivery
 from tests.jetstream.consumer.serving import serving

@@ -12,7 +12,7 @@ from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.consumer.files import STATE, STATE_DAMAGED
 from natsd.jetstream.consumer.start_position import StartPosition
 from natsd.jetstream.errors import ApiError
-from natsd.store.consumer_state import SequencePair
+from natsd.store.consumer.consumer_state import SequencePair
 from tests.jetstream.consumer.serving import SECOND, Served, found, serving, wipe
 from tests.waiting import Eventually
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.jetstream.consumer.engine import ConsumerEngine
+from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings, PriorityPolicy
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.consumer.bench import Bench, Delivery

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.jetstream.consumer.pull_request import is_usual, parse_request
+from natsd.jetstream.consumer.requests import is_usual, parse_request
 from natsd.jetstream.models.json_syntax import json_error
 
 NOTHING = {

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.core.subject import matches
+from natsd.core.routing import matches
 from natsd.jetstream.consumer.start_position import StartPosition, find_start
 from natsd.jetstream.models.consumer import ConsumerConfig, DeliverPolicy
 from natsd.store.mem_store import MemStore

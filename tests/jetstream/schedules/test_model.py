@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from natsd.accounts import Account
 from natsd.jetstream.models.times import format_time
-from natsd.jetstream.scheduler import Alarm
+from natsd.jetstream.stream.state import Alarm
 from tests.jetstream.clock import SECOND_NS, Clock
 from tests.jetstream.serving import ACCOUNT, account_of, build, create, publish
 from tests.jetstream.stream.publishing import header_block

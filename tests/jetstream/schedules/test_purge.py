@@ -30,7 +30,7 @@ ALL, NONE = (3, 2), (0, 0)
 
 @pytest.fixture(autouse=True)
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("natsd.store.volume.ThreadPoolExecutor", lambda *_, **__: AtOnce())
+    monkeypatch.setattr("natsd.store.commit.volume.ThreadPoolExecutor", lambda *_, **__: AtOnce())
     monkeypatch.setattr("natsd.jetstream.schedules.scheduled_messages.RETRY_S", 0.2)
 
 

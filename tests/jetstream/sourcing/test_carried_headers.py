@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.jetstream.sourcing.carried_headers import carried
+from natsd.jetstream.sourcing.receiving import carried
 from tests.jetstream.sourcing.plain_carried import plainly_carried
 
 LINE = b"NATS/1.0\r\n"

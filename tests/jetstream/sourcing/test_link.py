@@ -23,8 +23,8 @@ from natsd.jetstream.models.stream import (
 from natsd.jetstream.models.times import format_time
 from natsd.jetstream.sourcing.positions import POSITIONS_FILE
 from natsd.jetstream.stream.stream import Stream
-from natsd.store.disk import RealDisk
-from natsd.store.twin_file import remove_twins
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.disk.twin_file import remove_twins
 from tests.jetstream.clock import Clock
 from tests.jetstream.serving import ACCOUNT, build, create
 from tests.waiting import eventually_within

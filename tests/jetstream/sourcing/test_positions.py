@@ -17,9 +17,9 @@ from natsd.jetstream.sourcing.positions import (
     read_positions,
 )
 from natsd.jetstream.stream.stream import Stream
-from natsd.store.disk import RealDisk
-from natsd.store.twin_file import copy_of
-from natsd.store.vault import Vault
+from natsd.store.crypto.vault import Vault
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.disk.twin_file import copy_of
 from tests.jetstream.serving import account_of, create, publish, serving
 from tests.waiting import eventually_within
 

@@ -14,19 +14,18 @@ from typing import Any
 
 from natsd import Server
 from natsd.accounts import Account
-from natsd.core.reactor import Reactor
-from natsd.core.subscription import Subscription
-from natsd.jetstream.scheduler import Scheduler
-from natsd.jetstream.stream.core import StreamCore
-from natsd.jetstream.stream.publish import Ingest
+from natsd.core.network import Reactor
+from natsd.core.routing import Subscription
+from natsd.jetstream.stream.publishing import Ingest, Usage
 from natsd.jetstream.stream.settings import IngestSettings
-from natsd.jetstream.usage import Usage
-from natsd.store.disk import Disk, RealDisk
+from natsd.jetstream.stream.state import Scheduler, StreamCore
+from natsd.store.commit.volume import Volume
+from natsd.store.disk.disk import Disk
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
-from natsd.store.volume import Volume
 from tests.jetstream.clock import Clock
 from tests.waiting import eventually_within
 

@@ -14,9 +14,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.jetstream.stream.atomic_batches import AtomicBatches
-from natsd.jetstream.stream.fast_batches import FastBatches
-from natsd.jetstream.stream.inflight_batches import InflightBatches
+from natsd.jetstream.stream.batching import AtomicBatches, FastBatches
+from natsd.jetstream.stream.checks import InflightBatches
 from natsd.store.store import Discard, Limits
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.stream.publishing import Bench, file_bench, memory_bench

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsd.core.routing import collide
 from natsd.core.steps import at_once
-from natsd.core.subject import collide
 from natsd.jetstream.errors import ApiError, ErrorId
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import ConsumerConfig

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from natsd.core.routing import matches
 from natsd.core.steps import at_once
-from natsd.core.subject import matches
-from natsd.jetstream.stream.core import CallbackReader, Reader
+from natsd.jetstream.stream.state import CallbackReader, Reader
 from natsd.store.store import Limits
 from tests.jetstream.stream.publishing import Bench, file_bench, memory_bench
 from tests.waiting import Eventually, eventually_within

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.jetstream.stream.decimal_sum import sum_of
+from natsd.jetstream.stream.checks import sum_of
 
 NUMBERS = st.integers() | st.integers(-(10**60), 10**60)
 

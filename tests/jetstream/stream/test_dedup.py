@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from natsd.jetstream.stream.dedup import DuplicateWindow
+from natsd.jetstream.stream.checks import DuplicateWindow
 from natsd.store.errors import DamagedEncoding
 
 ids = st.binary(min_size=1, max_size=3) | st.integers(0, 400).map(lambda n: b"id-%d" % n)

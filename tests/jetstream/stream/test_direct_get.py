@@ -11,7 +11,7 @@ import pytest
 
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.stream import Storage
-from natsd.jetstream.timestamp import timestamp
+from natsd.jetstream.stream.state import timestamp
 from tests.jetstream.serving import account_of, ask, create, publish, serving, update
 
 Answer = tuple[bytes, bytes]

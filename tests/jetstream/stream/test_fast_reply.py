@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from natsd.jetstream.stream.fast_reply import fast_reply
+from natsd.jetstream.stream.publishing import fast_reply
 
 START, APPEND, _, COMMIT_BEFORE, _ = range(5)
 NUMBER_LAST = 2**64 - 2

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.core.subject import matches
+from natsd.core.routing import matches
 from natsd.store.store import Discard, Limits
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.stream.publishing import Bench, file_bench, memory_bench

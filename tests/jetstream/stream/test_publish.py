@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from natsd.jetstream.usage import Usage
+from natsd.jetstream.stream.publishing import Usage
 from natsd.store.store import Discard, Limits
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.stream.publishing import file_bench, memory_bench

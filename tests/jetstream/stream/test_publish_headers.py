@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.jetstream.stream.headers import number_of, publish_headers, stripped
+from natsd.jetstream.stream.checks import number_of, publish_headers, stripped
 from tests.jetstream.stream.plain_headers import NAMES, plain_headers
 
 NONE = 2**64 - 1  # no sequence

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.jetstream.stream.visible_state import visible_state
-from natsd.store.block import MsgBlock
-from natsd.store.log import MessageLog
+from natsd.jetstream.stream.state import visible_state
+from natsd.store.block.blocks import MsgBlock
+from natsd.store.log.message_log import MessageLog
 from natsd.store.store import StoreState
 
 subjects = st.sampled_from(["a", "b", "c"])

@@ -15,9 +15,9 @@ from natsd.jetstream.archive.offline import write_archive
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.spark.jobs.audit import add_arguments, audit
 from natsd.spark.jobs.audit_findings import Audited
-from natsd.store.disk import RealDisk
-from natsd.store.index_db import INDEX_NAME
-from natsd.store.keys import OperatorKeys
+from natsd.store.crypto.keys import OperatorKeys
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.recovery.index_db import INDEX_NAME
 from tests.spark.stores import Stored, key_file
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from natsd.core.subject import matches
+from natsd.core.routing import matches
 from natsd.spark.errors import ClientError, JetStreamApiError
 from natsd.spark.network.network_read import read_range
 from natsd.spark.ranges import DataLoss, RangeRequest

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import datasource as ds
 
-from natsd.core.subject import matches
+from natsd.core.routing import matches
 from natsd.spark.reader.filters import Selection, push
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -16,12 +16,12 @@ from natsd.jetstream.archive.offline import write_archive
 from natsd.spark.stored.archive_plan import plan_archive, read_archive
 from natsd.spark.stored.offline import list_streams, plan_streams
 from natsd.spark.stored.stored_ranges import StoreChanged, StoreNotReadable
-from natsd.store.archive import ArchiveReader, ArchiveWriter
-from natsd.store.archive_map import map_archive, read_body
-from natsd.store.disk import RealDisk
+from natsd.store.backup.archive import ArchiveReader, ArchiveWriter
+from natsd.store.backup.archive_map import map_archive, read_body
+from natsd.store.backup.snappy_frames import S2_IDENTIFIER, FrameUnpacker
+from natsd.store.crypto.keys import OperatorKeys
+from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import DamagedEncoding, ForeignArchive
-from natsd.store.keys import OperatorKeys
-from natsd.store.snappy_frames import S2_IDENTIFIER, FrameUnpacker
 from tests.spark.stores import Row, Stored, row_of, rows
 
 KEY = OperatorKeys(b"operator's key")

@@ -29,12 +29,12 @@ from natsd.spark.stored.stored_ranges import (
     StoreNotReadable,
     cut,
 )
-from natsd.store.disk import REMOVED_SUFFIX
+from natsd.store.commit.volume import LOCK_NAME as VOLUMES_LOCK_NAME
+from natsd.store.crypto.keys import OperatorKeys
+from natsd.store.disk.disk import REMOVED_SUFFIX
 from natsd.store.errors import KeyMissing, KeyWrong
-from natsd.store.index_db import INDEX_NAME
-from natsd.store.keys import OperatorKeys
+from natsd.store.recovery.index_db import INDEX_NAME
 from natsd.store.store import Limits
-from natsd.store.volume import LOCK_NAME as VOLUMES_LOCK_NAME
 from tests.spark.stores import Stored, key_file, plan_of, row_of, rows, rows_of
 from tests.store.crash import kill_midway
 from tests.store.test_file_store_kill import PUBLISHER as ELSEWHERE

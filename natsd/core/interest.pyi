@@ -1,3 +1,0 @@
-class Interest:
-    @property
-    def count(self) -> int: ...

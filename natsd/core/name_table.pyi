@@ -1,1 +1,0 @@
-"""C functions only; nothing in this module is visible from Python."""

@@ -1,0 +1,11 @@
+"""The declarations of network.pyx."""
+
+include "outbound.pxd"
+include "parser.pxd"
+include "reactor.pxd"
+include "wire.pxd"
+include "distribute.pxd"
+include "tracing.pxd"
+include "connection.pxd"
+include "internal.pxd"
+include "outlet.pxd"

@@ -1,0 +1,10 @@
+"""From bytes to operations and back: parser, connections, outbound buffers, internal clients."""
+
+include "outbound.pyx"
+include "parser.pyx"
+include "reactor.pyx"
+include "wire.pyx"
+include "tracing.pyx"
+include "connection.pyx"
+include "internal.pyx"
+include "outlet.pyx"

@@ -1,0 +1,11 @@
+"""The declarations of routing.pyx."""
+
+include "name_table.pxd"
+include "subject.pxd"
+include "subject_transform.pxd"
+include "subscription.pxd"
+include "interest.pxd"
+include "interest_watches.pxd"
+include "match_result.pxd"
+include "match_cache.pxd"
+include "sublist.pxd"

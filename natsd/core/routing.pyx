@@ -1,0 +1,11 @@
+"""From a subject to its subscribers: subjects, subscriptions, SubList, match results."""
+
+include "name_table.pyx"
+include "subject.pyx"
+include "subject_transform.pyx"
+include "subscription.pyx"
+include "interest.pyx"
+include "interest_watches.pyx"
+include "match_result.pyx"
+include "match_cache.pyx"
+include "sublist.pyx"

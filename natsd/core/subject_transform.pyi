@@ -1,6 +1,0 @@
-class SubjectTransform:
-    source: bytes
-    destination: bytes
-
-    def __init__(self, source: str, destination: str) -> None: ...
-    def map(self, subject: str | bytes) -> str | None: ...

@@ -1,3 +1,0 @@
-class Confirmations:
-    @property
-    def count(self) -> int: ...

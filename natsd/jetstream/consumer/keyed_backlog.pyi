@@ -1,2 +1,0 @@
-def key_name(subject: bytes, token: int) -> bytes:
-    """Return the key of a subject. For tests."""

@@ -1,3 +1,0 @@
-class PullRequests:
-    @property
-    def count(self) -> int: ...

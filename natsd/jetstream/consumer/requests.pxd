@@ -1,0 +1,12 @@
+"""The declarations of requests.pyx."""
+
+include "waiting_request.pxd"
+include "flat_object.pxd"
+include "ack_message.pxd"
+include "confirmations.pxd"
+include "outgoing.pxd"
+include "replay.pxd"
+include "pull_request.pxd"
+include "priority_groups.pxd"
+include "pull.pxd"
+include "push.pxd"

@@ -1,0 +1,10 @@
+"""What clients send to a consumer and what it sends them: requests, acknowledgements, headers."""
+
+include "ack_message.pyx"
+include "confirmations.pyx"
+include "outgoing.pyx"
+include "replay.pyx"
+include "pull_request.pyx"
+include "priority_groups.pyx"
+include "pull.pyx"
+include "push.pyx"

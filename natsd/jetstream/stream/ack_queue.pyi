@@ -1,2 +1,0 @@
-class AckQueue:
-    count: int

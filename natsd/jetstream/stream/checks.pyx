@@ -1,0 +1,13 @@
+"""What is decided about a message before it is appended."""
+
+include "headers.pyx"
+include "decimal_sum.pyx"
+include "ack_queue.pyx"
+include "inflight_batches.pyx"
+include "admission.pyx"
+include "dedup.pyx"
+include "message_ids.pyx"
+include "preconditions.pyx"
+include "counters.pyx"
+include "rollups.pyx"
+include "scheduled.pyx"

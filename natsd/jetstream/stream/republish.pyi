@@ -1,3 +1,0 @@
-from natsd.jetstream.scheduler import Actor
-
-class Republisher(Actor): ...

@@ -1,0 +1,4 @@
+"""The declarations of reading.pyx."""
+
+include "records.pxd"
+include "digests.pxd"

@@ -1,0 +1,1 @@
+"""Copies of a stream: snapshots, archives, and the views from which they are made."""

@@ -1,0 +1,1 @@
+"""Blocks: the messages of a stream, up to 8 MiB at a time, in memory and in their files."""

@@ -1,0 +1,1 @@
+"""The bytes of the store: records, checksums, and compressed and encrypted blocks."""

@@ -1,0 +1,1 @@
+"""Group commit: which bytes are written and synced together, and what a volume shares."""

@@ -1,0 +1,3 @@
+"""The declarations of commits.pyx."""
+
+include "commit_source.pxd"

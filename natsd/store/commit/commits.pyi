@@ -1,0 +1,107 @@
+import asyncio
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from natsd.store.block.stored_blocks import StoredBlock, StoredBlocks
+from natsd.store.commit.volume import Volume
+from natsd.store.disk.disk import CommitJob, DiskFile
+from natsd.store.errors import StoreError
+from natsd.store.log.message_log import JournaledLog
+from natsd.store.sequence_set import SequenceSet
+from natsd.store.store import DurabilityListener
+from natsd.store.wal.entries import CommitSource, Extent
+
+class State(enum.IntEnum):
+    IDLE = 0
+    OUT = 1
+    FULL = 2
+    DEAD = 3
+
+class Attached:
+    source: CommitSource
+    is_synced_at_once: bool
+    buffered_bytes_max: int
+    buffered_msgs_max: int
+    state: State
+    error: StoreError | None
+    commits: int
+    probe: tuple[DiskFile, int, int] | None
+    is_probing: bool
+    waiters: list[asyncio.Future[None]]
+
+    def __init__(
+        self,
+        source: CommitSource,
+        is_synced_at_once: bool,
+        buffered_bytes_max: int,
+        buffered_msgs_max: int,
+    ) -> None: ...
+    def take(self) -> Extent | None: ...
+    def commit(self, is_on_disk: bool) -> None: ...
+    def answer(self, callback: Callable[..., None], *what: object) -> None: ...
+    @property
+    def is_over_limit(self) -> bool: ...
+    def wake(self) -> None: ...
+
+class Round:
+    taken: list[tuple[Attached, Extent]]
+    is_in_journal: bool
+    def __init__(self, taken: list[tuple[Attached, Extent]], journal_bytes_max: int) -> None: ...
+    def add_writing(self, job: CommitJob) -> None: ...
+    def small(self) -> list[tuple[Attached, Extent]]: ...
+    def commit_journaled(self) -> list[tuple[Attached, Extent]]: ...
+
+def write_extent(job: CommitJob, extent: Extent) -> None: ...
+def idle_sources(
+    dirty: dict[CommitSource, Attached],
+) -> tuple[list[Attached], list[Attached]]: ...
+
+@dataclass
+class Durable:
+    number: int
+    begins: bool
+    gone: list[StoredBlock]
+    full: list[StoredBlock]
+    erased: SequenceSet | None
+
+class Aftermath(Protocol):
+    """The part of a store that does the work that must wait until a commit is on disk."""
+
+    def on_disk(self, durable: Durable) -> None: ...
+    def committed(self) -> None: ...
+
+class FileCommits(CommitSource):
+    log: JournaledLog
+    blocks: StoredBlocks
+    durable_sequence: int
+    number: int
+    error: StoreError | None
+    failures: int
+    pauses: int
+    erasing: set[int]
+    at_commit: Callable[[int], Callable[[], None] | None] | None
+    listener: DurabilityListener | None
+
+    def __init__(
+        self,
+        volume: Volume,
+        log: JournaledLog,
+        blocks: StoredBlocks,
+        aftermath: Aftermath,
+        *,
+        number: int,
+    ) -> None: ...
+    def changed(self) -> None: ...
+    @property
+    def is_idle(self) -> bool: ...
+    async def synced(self) -> None: ...
+    async def mark(self) -> None: ...
+    async def close(self) -> None: ...
+    async def until_on_disk(self) -> None: ...
+    async def settled(self) -> None: ...
+    def give_up(self, error: StoreError) -> None: ...
+    async def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def failed(self, error: StoreError) -> None: ...

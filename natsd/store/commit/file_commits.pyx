@@ -1,0 +1,502 @@
+"""A file store's commits: they write the changes of its log to disk, and roll back on failure.
+
+    append …  changed() ─▶ committer ─▶ take_extent ─▶ log.take: a commit of one extent, or of one
+                                        for each block that it spans, written one after the other
+    all parts written    ─▶ committed   durable_sequence moves, `synced` returns
+    all of them on disk  ─▶ on_disk     blocks and bytes no longer needed go to `Aftermath`
+    a part failed        ─▶ failed      everything since the last commit is rolled back
+
+Promise
+- A commit counts only as a whole: its parts are answered together. Until then nothing that it
+  removes is touched on disk.
+- A block's file is created, in a thread, before its first extent; by then the block before it is
+  wholly on disk. So damage in a block that has a successor was not caused by a torn write.
+- Out of space: StoreFull for all waiters and, until there is space, for each append; files end
+  where the last commit did. Other errors: StoreReadOnly, until the store is opened again.
+- A store with nothing to write has nothing in progress and keeps nothing in memory for it.
+
+This is compiled because a thousand streams may commit at once: the event loop's work for each of
+them is here, in attached.pyx and in the log.
+"""
+
+import asyncio
+import logging
+from collections import deque
+
+cimport cython
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from natsd.store.block.blocks cimport BlockExtent, MsgBlock
+from natsd.store.log.message_log cimport JournaledLog
+from natsd.store.wal.entries cimport Extent
+
+from natsd.store.disk.disk import is_passing
+from natsd.store.errors import StoreFull, StoreReadOnly
+from natsd.store.wal.entries import grown_allocation
+
+RETRY_S = 1.0   # seconds until opening a block's file is tried again
+
+_logger = logging.getLogger(__name__)
+
+
+@cython.no_gc           # belong to no reference cycle, and there are many
+@cython.freelist(64)
+cdef class Part:
+    """One extent of a commit; `extent` is set once it is being written."""
+
+    cdef object stored
+    cdef BlockExtent logical
+    cdef Extent extent
+
+
+@cython.no_gc
+@cython.freelist(64)
+cdef class Commit:
+    """The commit that is being written; its parts are written one after the other."""
+
+    cdef uint64_t number
+    cdef uint64_t last_sequence
+    cdef list parts
+    cdef Py_ssize_t written                 # number of written parts
+
+    cdef Part next_part(self):
+        """Return the part to be written next."""
+        return <Part> self.parts[self.written]
+
+
+class Durable:
+    """The work that a commit allows once it is on disk.
+
+    `number`: the commit's number. `begins`: whether it is the first commit of a block. `gone`:
+    blocks that are not needed any more. `full`: blocks to which nothing is appended any more,
+    because the next block has begun. `erased`: sequences of messages to overwrite, or None.
+    """
+
+    __slots__ = ("begins", "erased", "full", "gone", "number")
+
+    def __init__(self, number, begins, gone, full, erased):
+        self.number = number
+        self.begins = begins
+        self.gone = gone
+        self.full = full
+        self.erased = erased
+
+
+cdef class FileCommits:
+    """The commits of one open FileStore, which creates it. A CommitSource."""
+
+    cdef readonly JournaledLog log
+    cdef readonly object blocks
+    cdef readonly uint64_t durable_sequence
+    cdef readonly uint64_t number           # of the last written commit
+    cdef readonly object error              # StoreError, or None
+    cdef readonly uint64_t failures         # number of rollbacks
+    cdef readonly int pauses                # > 0: no extent is taken
+    cdef readonly set erasing               # numbers of commits whose erasures are not finished
+    # Called once with the commit's number when the next one is taken; the function that it returns,
+    # or None, is called when that commit is written.
+    cdef public object at_commit            # or None
+    cdef public object listener             # DurabilityListener, or None
+    cdef object _at_written
+    cdef object _volume
+    cdef object _committer
+    cdef object _aftermath
+    cdef Commit _commit
+    cdef uint64_t _answers
+    cdef object _waiting_for_disk           # deque of (answers, Durable)
+    cdef dict _waiters
+    cdef object _preparing                  # StoredBlock whose file is being created, or None
+    cdef bint _is_closing
+    cdef bint _wants_mark
+    cdef set _tasks
+    cdef list _orphans                      # begun blocks that were rolled back
+
+    def __init__(self, volume, JournaledLog log not None, blocks, aftermath, *, uint64_t number):
+        self.log = log
+        self.blocks = blocks
+        self.durable_sequence = log.edges.last
+        self.number = number
+        self.erasing = set()
+        self._volume = volume
+        self._committer = volume.committer
+        self._aftermath = aftermath
+        self._waiting_for_disk = deque()
+        self._waiters = {}
+        self._tasks = set()
+        self._orphans = []
+
+    # Interface to the store
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes appended and not committed, mostly in the last block."""
+        cdef MsgBlock block
+        cdef uint32_t at = self.log.blocks.count
+        cdef uint64_t total = 0
+        while at > 0:
+            at -= 1
+            block = self.log.blocks.at(at)
+            if block.size == block.durable_size:
+                break
+            total += block.size - block.durable_size
+        return total
+
+    @property
+    def buffered_msgs(self) -> int:
+        """Messages appended and not committed."""
+        if self.log.edges.last <= self.durable_sequence:
+            return 0
+        return self.log.edges.last - self.durable_sequence
+
+    def changed(self) -> None:
+        """Note that the log has changed, so that the committer asks for an extent."""
+        self._committer.dirty(self)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be written or is being written."""
+        return self._commit is None and not self.log.is_dirty
+
+    async def synced(self):
+        """Wait until all changes so far are committed. Raises StoreFull or StoreReadOnly."""
+        cdef uint64_t number = self.number
+        if self.error is not None:
+            raise self.error
+        if self._commit is not None:
+            number = self._commit.number
+        if self.log.is_dirty:
+            number += 1
+        if number > self.number:
+            self.changed()
+            await self._until_written(number)
+
+    async def _until_written(self, uint64_t number):
+        """Wait until the commit with that number is written. Raises StoreFull or StoreReadOnly."""
+        waiter = self._waiters.get(number)
+        if waiter is None:
+            waiter = asyncio.get_running_loop().create_future()
+            waiter.add_done_callback(asyncio.Future.exception)  # the caller may have been cancelled
+            self._waiters[number] = waiter
+        await asyncio.shield(waiter)
+
+    async def mark(self):
+        """Write a commit mark even if nothing is pending. Raises StoreFull or StoreReadOnly."""
+        await self.synced()
+        self._wants_mark = True
+        self.changed()
+        await self._until_written(self.number + 1)
+
+    async def close(self):
+        """Commit everything, then a mark that says that all before it is on disk."""
+        await self.synced()
+        if self.blocks.all:
+            await self.until_on_disk()
+            self._is_closing = True
+            await self.mark()
+        await self.until_on_disk()
+
+    async def until_on_disk(self):
+        """Wait until all commits are on disk and the work that they allow is handed on."""
+        while self._waiting_for_disk:
+            await self._settle_files()
+            self.on_disk(self._answers)
+
+    async def settled(self):
+        """Wait until all commits are on disk, whatever `sync_interval` is.
+
+        Raises StoreReadOnly or StoreFull.
+        """
+        await self.pause()
+        try:
+            if self.error is not None:
+                raise self.error
+            await self._settle_files()
+        finally:
+            self.resume()
+
+    async def _settle_files(self):
+        for stored in self.blocks.all:
+            if stored.file is not None:
+                await self._committer.settle(stored.file)
+
+    def give_up(self, error) -> None:
+        """End all writing, while no extent is out, and raise `error` for the waiters."""
+        if self.error is None:
+            self.error = error
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters.values():
+            waiter.set_exception(self.error)
+
+    async def pause(self):
+        """Take no extent until `resume`; return once none is out.
+
+        Raises StoreError if the extent that was out failed; then nothing is paused.
+        """
+        self.pauses += 1
+        try:
+            while self._commit is not None and self.error is None:
+                await self._until_written(self._commit.number)
+        except BaseException:
+            self.resume()
+            raise
+
+    def resume(self) -> None:
+        """Undo one `pause`."""
+        self.pauses -= 1
+        self.changed()
+
+    # Interface to the committer
+
+    def take_extent(self):
+        """Return the next extent to write; None if there is none now. See CommitSource."""
+        cdef Part part
+        if self.error is not None:
+            return None
+        if self._commit is None:
+            if self.pauses:
+                return None
+            self._begin()
+            if self._commit is None:
+                return None
+        part = self._commit.next_part()
+        if part.stored.file is None:
+            if self._preparing is not part.stored:
+                self._preparing = part.stored
+                self._spawn(self._prepare(part.stored))
+            return None
+        part.extent = self._extent(part)
+        return part.extent
+
+    cdef Extent _extent(self, Part part):
+        """Return the extent that appends the part to its block's file.
+
+        It reserves more space and syncs the directory, if necessary.
+        """
+        cdef object stored = part.stored
+        cdef Extent extent = Extent(
+            stored.file, stored.physical_end,
+            self.blocks.wrapped(stored, part.logical) if stored.is_wrapped else part.logical,
+            identity=(<MsgBlock> stored.block).seed,
+        )
+        cdef int64_t end = extent.offset + extent.size
+        if end > stored.allocated:
+            extent.allocate_to = grown_allocation(end, self.blocks.block_bytes_max)
+        if not stored.is_named:
+            extent.new_in = self.blocks.directory
+        return extent
+
+    cdef int _written(self, Part part) except -1:
+        """Note that the part is written to its file."""
+        cdef object stored = part.stored
+        cdef Extent extent = part.extent
+        stored.physical_end = extent.offset + extent.size
+        if extent.allocate_to:
+            stored.allocated = max(stored.allocated, extent.allocate_to)
+        if extent.new_in is not None:
+            stored.is_named = True
+        return 0
+
+    def _begin(self) -> None:
+        """Take the log's changes as the next commit, if there are any."""
+        cdef Commit commit
+        cdef Part part
+        cdef MsgBlock block
+        cdef BlockExtent extent
+        cdef uint64_t number = self.number + 1
+        cdef bint erases = self.log.erasures.count > 0
+        cdef list taken = self.log.take(
+            number, force=self._wants_mark, closing=self._is_closing and self._wants_mark
+        )
+        if not taken:
+            return
+        self._wants_mark = False
+        commit = Commit()
+        commit.number = number
+        commit.last_sequence = self.log.edges.last
+        commit.parts = []
+        for block, extent in taken:
+            part = Part()
+            part.stored = self.blocks[block]
+            part.logical = extent
+            commit.parts.append(part)
+        self._commit = commit
+        if erases:
+            self.erasing.add(number)
+        if self.at_commit is not None:
+            at_commit, self.at_commit = self.at_commit, None
+            self._at_written = at_commit(number)
+
+    def committed(self) -> None:
+        """Note that the extent is written; the commit counts once all of its parts are."""
+        cdef Commit commit = self._commit
+        cdef Part part = commit.next_part()
+        assert part.extent is not None
+        self._written(part)
+        commit.written += 1
+        self._answers += 1
+        if commit.written < len(commit.parts):
+            self.changed()
+            return
+        self._commit = None
+        self._finish(commit)
+
+    cdef int _finish(self, Commit commit) except -1:
+        """Make a written commit count, and answer those that wait for it."""
+        cdef list gone = self.log.committed()
+        cdef list begun = self._begun(commit)
+        cdef object erased = None
+        self.number = commit.number
+        self.durable_sequence = commit.last_sequence
+        if self._at_written is not None:
+            at_written, self._at_written = self._at_written, None
+            at_written()
+        if self.log.erased.count:
+            erased = self.log.erased.copy()
+            self.log.erased.clear()
+        if gone or begun or erased is not None:
+            gone = [self.blocks[block] for block in gone]
+            durable = Durable(commit.number, bool(begun), gone, self._full(begun), erased)
+            self._waiting_for_disk.append((self._answers, durable))
+        if self._waiters:
+            waiter = self._waiters.pop(commit.number, None)
+            if waiter is not None:
+                waiter.set_result(None)
+        self._aftermath.committed()
+        if self.listener is not None:
+            self.listener.durable(self.durable_sequence)
+        if self.log.is_dirty:
+            self.changed()
+        return 0
+
+    cdef list _begun(self, Commit commit):
+        """Return the blocks whose first commit this is."""
+        cdef Part part
+        return [part.stored.block for part in commit.parts if part.extent.offset == 0]
+
+    cdef list _full(self, list begun):
+        """Return the blocks in front of the begun ones."""
+        cdef list blocks = self.log.blocks.blocks
+        return [
+            self.blocks[blocks[blocks.index(block) - 1]] for block in begun if block in blocks[1:]
+        ]
+
+    def on_disk(self, uint64_t commits) -> None:
+        """Hand on the work of the commits that are on disk now. See CommitSource."""
+        while self._waiting_for_disk and self._waiting_for_disk[0][0] <= commits:
+            self._aftermath.on_disk(self._waiting_for_disk.popleft()[1])
+
+    def failed(self, error) -> None:
+        """Roll back everything since the last commit, and raise `error` for the waiters."""
+        cdef Commit commit = self._commit
+        self._commit = None
+        begun = self.log.rolled_back()
+        self.failures += 1
+        self.error = error
+        self.log.refuse_changes(lambda: error)
+        self._orphans += [self.blocks[block] for block in begun]
+        for stored in self._orphans:
+            self.blocks.drop(stored)
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters.values():
+            waiter.set_exception(error)
+        self.at_commit = self._at_written = None
+        self.erasing.discard(self.number + 1)
+        if self.listener is not None:
+            self.listener.failed(error)
+        if commit is not None and not isinstance(error, StoreReadOnly):
+            self._cut_back(commit)
+
+    cdef int _cut_back(self, Commit commit) except -1:
+        """Cut off parts that were written before another failed: they must not reappear."""
+        cdef list written = commit.parts[:commit.written]
+        cdef list cut = []
+        cdef Part part
+        for part in written:
+            part.stored.physical_end = part.extent.offset
+            part.stored.allocated = part.extent.offset
+            if part.stored not in self._orphans:
+                cut.append(part.extent)
+        if cut:
+            self.pauses += 1
+            self._spawn(self._cut_files(cut))
+        return 0
+
+    async def _cut_files(self, list extents):
+        """Cut files back to the start of their extents, and sync them. Raises StoreReadOnly."""
+        for extent in extents:
+            await self._committer.forget(extent.file.path)
+            await self._patiently(extent.file.truncate, extent.offset)
+            try:
+                await self._volume.read(extent.file.fsync)
+            except OSError as error:    # a failed sync is never retried
+                raise StoreReadOnly(str(error)) from error
+        self.resume()
+
+    async def _patiently(self, function, *arguments):
+        """Call the function in a reader's thread until it lacks no space, descriptor or memory."""
+        while True:
+            try:
+                return await self._volume.read(function, *arguments)
+            except OSError as error:
+                if not is_passing(error):
+                    raise
+            await asyncio.sleep(RETRY_S)
+
+    def resumed(self) -> None:
+        """Accept changes again: there is space."""
+        self.error = None
+        self.log.refuse_changes(None)
+        orphans, self._orphans = self._orphans, []
+        if orphans:
+            self._spawn(self._remove_orphans(orphans))
+        self.changed()
+
+    async def _remove_orphans(self, list orphans):
+        await self._committer.forget(*(stored.path for stored in orphans))
+        for stored in orphans:
+            stored.close()
+        await self._patiently(self.blocks.remove_files, [stored.path for stored in orphans])
+
+    # The file of a new block
+
+    async def _prepare(self, stored):
+        """Create the block's file, after the files of all other blocks are on disk.
+
+        Only one call at a time: bytes written through one open file are synced through the same.
+        """
+        try:
+            for other in self.blocks.all:
+                if other is not stored and other.file is not None:
+                    await self._committer.settle(other.file)
+            file = await self._volume.read(self.blocks.open_file, stored)
+        finally:
+            self._preparing = None
+        if self._commit is None or self._commit.next_part().stored is not stored:
+            file.close()  # was rolled back meanwhile
+            return
+        stored.file = file
+        self.changed()
+
+    def _spawn(self, work) -> None:
+        """Run work beside the committer's; if it fails, so does the store."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._worked)
+
+    def _worked(self, task) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        if is_passing(error):
+            self.failed(StoreFull(str(error)))
+            asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
+        elif not isinstance(self.error, StoreReadOnly):
+            _logger.error(
+                "%s: read-only until it is opened again: %r", self.blocks.directory, error
+            )
+            self.failed(error if isinstance(error, StoreReadOnly) else StoreReadOnly(repr(error)))
+
+    def _try_again(self) -> None:
+        if self._committer.is_attached(self) and not isinstance(self.error, StoreReadOnly):
+            self.resumed()

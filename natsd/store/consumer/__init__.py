@@ -1,0 +1,1 @@
+"""A consumer's state: what was delivered and acknowledged, in memory and in its files."""

@@ -1,0 +1,1 @@
+"""The keys of encrypted stores, and small files that are encrypted with them."""

@@ -1,0 +1,12 @@
+"""The declarations of message_log.pyx."""
+
+include "expiries.pxd"
+include "undo_log.pxd"
+include "block_bloom_filter.pxd"
+include "block_list.pxd"
+include "observer.pxd"
+include "readable_log.pxd"
+include "log.pxd"
+include "transactional_log.pxd"
+include "search.pxd"
+include "rebuild.pxd"

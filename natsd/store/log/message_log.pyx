@@ -1,0 +1,13 @@
+"""The messages of a log: appended, undone, found, removed, rebuilt."""
+
+include "expiries.pyx"
+include "undo_log.pyx"
+include "block_bloom_filter.pyx"
+include "block_list.pyx"
+include "observer.pyx"
+include "readable_log.pyx"
+include "log.pyx"
+include "transactional_log.pyx"
+include "search.pyx"
+include "removal.pyx"
+include "rebuild.pyx"

@@ -1,0 +1,3 @@
+"""The declarations of entries.pyx."""
+
+include "extent.pxd"

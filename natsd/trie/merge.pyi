@@ -1,1 +1,0 @@
-"""Compiled functions only: nothing here is visible from Python."""
