@@ -21,7 +21,7 @@ cdef enum:
 cdef bytes HEADERS_BEGIN = b"NATS/1.0\r\n"
 cdef bytes SEQUENCE = b"\r\nNats-Sequence: "
 cdef bytes TIME = b"\r\nNats-Time-Stamp: "
-cdef bytes PENDING = b"\r\nNats-Num-Pending: "
+cdef bytes PENDING_HEADER = b"\r\nNats-Num-Pending: "
 cdef bytes LAST = b"\r\nNats-Last-Sequence: "
 
 
@@ -60,7 +60,7 @@ cdef class DirectAnswer:
         end = put_text(end, TIME)
         end += write_timestamp(end, view.time_ns, &self.second)
         if pending >= 0:
-            end = put_decimal(put_text(end, PENDING), <uint64_t> pending)
+            end = put_decimal(put_text(end, PENDING_HEADER), <uint64_t> pending)
             end = put_decimal(put_text(end, LAST), last)
         end = put(end, b"\r\n\r\n", 4)
         self.outlet.send(

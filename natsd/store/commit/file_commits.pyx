@@ -36,7 +36,6 @@ from natsd.store.wal.entries import grown_allocation
 
 RETRY_S = 1.0   # seconds until opening a block's file is tried again
 
-_logger = logging.getLogger(__name__)
 
 
 @cython.no_gc           # belong to no reference cycle, and there are many

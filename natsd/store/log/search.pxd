@@ -22,7 +22,7 @@ cdef class Operation:
     cdef int need(self, Outcome outcome) except -1
 
 
-cdef class Scan:
+cdef class BlockWalk:
     cdef MessageLog log
     cdef SlotMarks marks        # the slots searched for; None: any
     cdef uint64_t at            # next sequence to look at
@@ -41,7 +41,7 @@ cdef class Scan:
 
 @cython.final    # called for each subject, so the calls should be direct
 cdef class NumPending(Operation):
-    cdef Scan scan
+    cdef BlockWalk scan
     cdef SlotMarks partial      # subjects with only a part of their messages in the range
     cdef SlotMarks counted      # subjects that were looked at
     cdef uint64_t first, through, found, partial_count, low, high

@@ -66,7 +66,7 @@ cdef class Operation:
         return 0
 
 
-cdef class Scan:
+cdef class BlockWalk:
     """A walk over the blocks from one sequence to another, both included, forward or backward.
 
     Blocks that contain none of the slots searched for are skipped.
@@ -265,7 +265,7 @@ cdef class NumPending(Operation):
         cdef uint64_t low = max(self.low, self.log.edges.first)
         cdef uint64_t high = min(self.high, self.through)
         self.is_scanning = True
-        self.scan = Scan()
+        self.scan = BlockWalk()
         self.is_below = (
             not self.last_only and not self.has_late and low < self.first
             and self.first - low < high - min(high, self.first)
@@ -327,7 +327,7 @@ cdef class MultiLast(Operation):
 
     `up_to_sequence` 0: to the end. Raises TooManyResults for more than `max_allowed` > 0 results.
     """
-    cdef Scan scan
+    cdef BlockWalk scan
     cdef SlotMarks wanted
     cdef list sequences
     cdef uint64_t upto, low, high
@@ -378,7 +378,7 @@ cdef class MultiLast(Operation):
             if slot < 0 and self.matches.pattern < self.filter.count:
                 return False
             if slot < 0:
-                self.scan = Scan()
+                self.scan = BlockWalk()
                 self.scan.is_done = self.wanted.count == 0
                 if not self.scan.is_done:
                     self.scan.set(
@@ -442,7 +442,7 @@ cdef class SubjectStates(Operation):
     First and last sequences that are only bounds are made exact first, by one walk each way.
     """
 
-    cdef Scan forward, backward
+    cdef BlockWalk forward, backward
     cdef SlotMarks firsts, lasts
     cdef uint64_t low, high
 
@@ -473,8 +473,8 @@ cdef class SubjectStates(Operation):
         for _ in range(subjects_max):
             slot = self.matches.next()
             if slot < 0:
-                self.forward = Scan()
-                self.backward = Scan()
+                self.forward = BlockWalk()
+                self.backward = BlockWalk()
                 self.forward.set(self.log, self.firsts, self.low, self.high)
                 self.backward.set(self.log, self.lasts, self.low, self.high, True)
                 self.matches = Matches(self.subjects, self.filter)
