@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from natsd.store.commit.commits import CommitPool, PoolJob
+from natsd.store.disk.commit_pool import CommitPool, PoolJob
 from natsd.store.disk.disk import ShortWrite, is_out_of_space
 from natsd.store.disk.real_disk import RealDisk, RealFile
 from tests.waiting import Eventually
