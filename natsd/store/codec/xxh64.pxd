@@ -2,7 +2,7 @@
 
 It is compiled here because the `xxhash` package exports no C API, and inlined where records are
 written and read: for half of the records a call through Python would take longer than the checksum.
-It equals that package for every length and seed; tests/store/test_record.py checks this.
+It equals that package for every length and seed; tests/store/codec/test_record.py checks this.
 
 Source: the xxHash specification, "XXH64 algorithm description". Bytes are read as little-endian.
 """

@@ -21,9 +21,17 @@ from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.disk.disk import sync_names
 from natsd.store.errors import ConsumerStateDamaged, StoreError
 from natsd.store.wal.replay import replay
+from tests.store.consumer.test_consumer_store import (
+    OBS,
+    ROOT,
+    Host,
+    create,
+    deliver,
+    new_disk,
+    reopen,
+)
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
-from tests.store.test_consumer_store import OBS, ROOT, Host, create, deliver, new_disk, reopen
 from tests.store.test_file_store_model import end_other_tasks
 
 pytestmark = pytest.mark.torture
