@@ -5,13 +5,13 @@ ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim-bookworm AS build
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends gcc libc6-dev \
+    && apt-get install -y --no-install-recommends gcc libc6-dev make \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
-COPY .ci/build.py .ci/build.py
+COPY Makefile pyproject.toml README.md LICENSE ./
+COPY .ci .ci
 COPY natsd natsd
-RUN python -m venv /opt/natsd && /opt/natsd/bin/pip install --no-cache-dir .
+RUN make wheel PYTHON=python && python -m venv /opt/natsd && /opt/natsd/bin/pip install --no-cache-dir dist/*.whl
 
 FROM python:${PYTHON}-slim-bookworm
 RUN useradd --uid 4222 --home-dir /data --create-home --shell /usr/sbin/nologin natsd

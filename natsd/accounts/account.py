@@ -8,7 +8,7 @@ from typing import Final
 
 from natsd.accounts.internal_client import InternalClient
 from natsd.config.account_options import MsgTraceOptions
-from natsd.core.network import Counters, Outlet, Reactor
+from natsd.core.network import AccountPublisher, Reactor, TrafficStats
 from natsd.core.routing import SubList
 
 GLOBAL_ACCOUNT: Final = "$G"
@@ -43,9 +43,9 @@ class Account:
         self.name = name
         self.msg_trace = msg_trace
         self.sublist = SubList(cache=sublist_cache)
-        self.counters = Counters()
+        self.counters = TrafficStats()
         self.connections = 0
-        self.outlet = Outlet(reactor, self.sublist)
+        self.outlet = AccountPublisher(reactor, self.sublist)
         self.internal_client = InternalClient(reactor, self.sublist, self.outlet)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from natsd.core.network import CallbackSink, IgnoringSink, Outlet, Reactor, Wire
+from natsd.core.network import AccountPublisher, CallbackSink, IgnoringSink, Reactor, Wire
 from natsd.core.routing import InvalidSubject, Sink, SubList, Subscription
 
 Handler = Callable[[str, str | None, bytes, bytes], object]
@@ -28,7 +28,7 @@ class NoRespondersError(Exception):
 class InternalClient:
     """Publishes, subscribes and sends requests inside one account."""
 
-    def __init__(self, reactor: Reactor, sublist: SubList, outlet: Outlet) -> None:
+    def __init__(self, reactor: Reactor, sublist: SubList, outlet: AccountPublisher) -> None:
         self._reactor = reactor
         self._sublist = sublist
         self._outlet = outlet

@@ -7,7 +7,7 @@ from natsd.core.routing cimport MatchResult, Message, SubList, Subscription
 
 cdef class Connection(Wire):
     cdef SubList sublist
-    cdef Counters account_counters
+    cdef TrafficStats account_counters
     cdef MatchResult memo                # match result of the last published subject; None: none
     cdef dict subscriptions              # sid -> Subscription; None before the first subscription
 
@@ -17,8 +17,8 @@ cdef class Connection(Wire):
     cdef readonly bint echo
     cdef readonly bint no_responders
     cdef readonly bint trace
-    cdef bint careful_in                 # a publish needs more work than routing (see `admit`)
-    cdef bint careful_out                # a delivery needs more than an append
+    cdef bint slow_publish_path         # a publish needs more work than routing (see `admit`)
+    cdef bint slow_delivery_path                # a delivery needs more than an append
     cdef bint connect_seen
     cdef readonly bint first_pong_sent
     cdef public bint counts_parents      # a sampled `traceparent` header requests a trace
@@ -44,7 +44,7 @@ cdef class Connection(Wire):
     cdef int64_t authenticate_by_ns
     cdef int pings_out
 
-    cdef void count_in(self, Counters counters) noexcept
+    cdef void count_in(self, TrafficStats counters) noexcept
     cdef int count_delivered(self) except -1
     cdef int publish_traced(self, Message* message) except -1
     cdef bint admit(self, Message* message) except -1

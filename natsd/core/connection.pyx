@@ -8,7 +8,8 @@ Promise
   delivery is three copies into the recipient's outbound chunk: the subject, the sid, and "reply
   size CRLF payload CRLF" as the publisher sent it.
 - Rare features (verbose, pedantic, tracing, no header support, auto-unsubscribe) are behind one
-  flag per direction (`careful_in`, `careful_out`). A client without them pays one test of the flag.
+  flag per direction (`slow_publish_path`, `slow_delivery_path`). A client without them pays one
+  test of the flag.
 - A publisher whose message went to a congested connection waits 2 ms, at most 10 ms per read. If
   the congested recipient is another kind of endpoint, that endpoint sets the wait (`stall_for`).
 - Messages delivered to a client are added to the totals when the client is flushed, not one by one.
@@ -81,8 +82,8 @@ cdef class Connection(Wire):
         self.verbose = True
         self.pedantic = True
         self.echo = True
-        self.careful_in = True
-        self.careful_out = True
+        self.slow_publish_path = True
+        self.slow_delivery_path = True
 
     def __init__(
         self, Reactor reactor, Settings settings, unsigned long long cid, int fd, transport=None
@@ -138,7 +139,7 @@ cdef class Connection(Wire):
 
     # ---- life
 
-    def bind_account(self, SubList sublist, Counters counters) -> None:
+    def bind_account(self, SubList sublist, TrafficStats counters) -> None:
         """Move to the account of `sublist` and `counters`; subscriptions in the old one end."""
         self.count_delivered()
         if self.sublist is not sublist:
@@ -159,9 +160,9 @@ cdef class Connection(Wire):
         self.update_care()
 
     def update_care(self) -> None:
-        """Compute `careful_in` and `careful_out`."""
-        self.careful_in = self.verbose or self.pedantic or self.trace
-        self.careful_out = self.trace or not self.headers
+        """Compute `slow_publish_path` and `slow_delivery_path`."""
+        self.slow_publish_path = self.verbose or self.pedantic or self.trace
+        self.slow_delivery_path = self.trace or not self.headers
 
     def set_trace(self, bint trace) -> None:
         """Switch the logging of protocol operations and payloads on or off."""
@@ -201,7 +202,7 @@ cdef class Connection(Wire):
             self.traces = 0
         return self.reactor.end_read()
 
-    cdef void count_in(self, Counters counters) noexcept:
+    cdef void count_in(self, TrafficStats counters) noexcept:
         counters.in_msgs += self.read_msgs
         counters.in_bytes += self.read_bytes
 
@@ -212,7 +213,7 @@ cdef class Connection(Wire):
 
     cdef int count_delivered(self) except -1:
         """Add the messages delivered since the last call to the totals of server and account."""
-        cdef Counters counters = self.reactor.counters
+        cdef TrafficStats counters = self.reactor.counters
         cdef int64_t msgs = self.out_msgs - self.counted_msgs
         cdef int64_t size = self.out_bytes - self.counted_bytes
         counters.out_msgs += msgs
@@ -254,7 +255,7 @@ cdef class Connection(Wire):
         result = self.memo
         self.read_msgs += 1
         self.read_bytes += message.data_len
-        if self.careful_in:
+        if self.slow_publish_path:
             if not self.admit(message):
                 return 0
         elif message.reply != NULL and may_be_reserved(message.reply) and self.is_reserved(message):
@@ -344,7 +345,7 @@ cdef class Connection(Wire):
         return False
 
     cdef bint admit(self, Message* message) except -1:
-        """Do the work of `careful_in`: log, check, send +OK; return False to drop the message."""
+        """Log, check, and send +OK for a publish; return False to drop the message."""
         cdef bytes line
         if self.trace:
             line = message.line[:message.line_len - 2]
@@ -528,7 +529,7 @@ cdef class Connection(Wire):
     cdef int deliver(self, Subscription sub, Message* message) except -1:
         if sub.closed:
             return 0
-        if self.careful_out or sub.max_delivered:
+        if self.slow_delivery_path or sub.max_delivered:
             return self.deliver_carefully(sub, message)
         sub.delivered += 1
         return self.append_message(sub, message)

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 
-cdef class Counters:
+cdef class TrafficStats:
     cdef public int64_t in_msgs
     cdef public int64_t in_bytes
     cdef public int64_t out_msgs
@@ -39,7 +39,7 @@ cdef class Watch(Endpoint):
 
 cdef class Reactor:
     cdef readonly object loop
-    cdef readonly Counters counters
+    cdef readonly TrafficStats counters
     cdef ChunkPool pool
     cdef char* read_buffer
     cdef Py_ssize_t read_bytes

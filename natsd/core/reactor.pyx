@@ -44,7 +44,7 @@ cdef enum:
     TURN_NS = 2_000_000
     SPIN_NS = 30_000
     SPIN_BYTES = 4096          # if a turn reads more, it does not spin for small messages
-    BATCH_FLUSH_BYTES = 128 * 1024  # appended in a read: above this, recipients are flushed at its end
+    BATCH_FLUSH_BYTES = 128 * 1024  # appended in a read; above: recipients are flushed at its end
     TASKS_NS = 2_000_000       # time for queued tasks in one turn
     TASKS_MAX = 8192           # while more tasks are queued, nothing is read
 
@@ -79,7 +79,7 @@ def tune_allocator() -> None:
     natsd_tune_allocator()
 
 
-cdef class Counters:
+cdef class TrafficStats:
     """Totals of a server or an account: messages, bytes of headers and payload, slow connections.
 
     `in_` counts messages that clients publish, `out_` messages that are delivered to clients.
@@ -159,7 +159,7 @@ cdef class Reactor:
         natsd_tune_allocator()
         self.loop = loop
         self.log_failure = log_failure
-        self.counters = Counters()
+        self.counters = TrafficStats()
         self.pool = ChunkPool()
         self.pool.pending_bytes_max = pending_bytes_max
         self.dirty = []

@@ -46,7 +46,7 @@ cdef extern from "<sys/socket.h>" nogil:
     int MSG_DONTWAIT
 
 cdef enum:
-    PENDING_FLUSH_BYTES = 256 * 1024    # with more pending bytes, a connection is flushed in mid-read
+    PENDING_FLUSH_BYTES = 256 * 1024    # with more pending bytes, a flush is in mid-read
     VECTORS = 64                    # buffers per sendmsg
     TRANSPORT_BYTES = 64 * 1024     # bytes passed to a transport at a time
     DISCARD_ROUNDS = 64             # reads of 4 KiB that discard unread input before a close

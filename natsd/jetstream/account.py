@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from natsd.accounts import Account
-from natsd.core.network import Outlet
+from natsd.core.network import AccountPublisher
 from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import stream_created, stream_deleted, stream_updated
 from natsd.jetstream.claims import SubjectClaims
@@ -76,7 +76,7 @@ class JetStreamAccount:
         self.jetstream = jetstream
         self.account = account
         self.tiers = Tiers(jetstream.usage, limits)
-        self.outlet = Outlet(jetstream.reactor, account.sublist)
+        self.outlet = AccountPublisher(jetstream.reactor, account.sublist)
         self.files = AccountFiles(jetstream.directory / account.name)
         self.streams: dict[str, Stream] = {}
         self.offline: dict[str, str] = {}  # stream ─▶ reason

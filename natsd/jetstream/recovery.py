@@ -41,7 +41,7 @@ from natsd.jetstream.resources import release, reserve
 from natsd.jetstream.stream.files import AccountFiles, DirectoryKind, StreamAsset, look_at
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.crypto.vault import Vault
-from natsd.store.disk.disk import is_passing
+from natsd.store.disk.disk import is_transient
 from natsd.store.errors import EncryptionError, StoreError
 
 _logger = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ async def _try_to_recover(account: JetStreamAccount, name: str) -> Exception | N
     try:
         await _recover(account, name)
     except (AssetDamaged, StoreError, OSError) as error:
-        if is_passing(error):
+        if is_transient(error):
             return error
         _take_offline(account, name, str(error))
     except ApiError as error:  # e.g. no limits apply to it

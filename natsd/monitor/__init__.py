@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
-from natsd.store.disk.disk import is_passing
+from natsd.store.disk.disk import is_transient
 
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner
@@ -110,7 +110,7 @@ def _may_pass(error: Exception) -> bool:
     module cannot be loaded, so an ImportError counts as one too.
     """
     is_missing = isinstance(error, ModuleNotFoundError)
-    return is_passing(error) or (isinstance(error, ImportError) and not is_missing)
+    return is_transient(error) or (isinstance(error, ImportError) and not is_missing)
 
 
 def start(server: ObservedServer) -> Monitor:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from natsd.accounts import Account
 from natsd.clients import Client, ClosedClient
 from natsd.config import Options
-from natsd.core.network import Counters
+from natsd.core.network import TrafficStats
 
 if TYPE_CHECKING:
     from natsd.jetstream.jetstream import JetStream
@@ -41,7 +41,7 @@ class ObservedServer(Protocol):
         """The port that clients connect to."""
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> TrafficStats:
         """The traffic of all connections so far."""
 
     @property

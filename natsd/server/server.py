@@ -36,7 +36,7 @@ from natsd.clients.transport import TransportLink, Transports
 from natsd.config import Options, make_options
 from natsd.config.account_options import AccountOptions
 from natsd.config.resources import descriptors_for_clients, pending_bytes_max
-from natsd.core.network import Counters, Reactor, Settings, has_poller
+from natsd.core.network import Reactor, Settings, TrafficStats, has_poller
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.core.wall_time import timestamp
 from natsd.monitor.services import Services
@@ -330,7 +330,7 @@ class Server:
         return self._jetstream.engine
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> TrafficStats:
         """Totals over all connections since the start."""
         return self.reactor.counters
 

@@ -4,7 +4,7 @@
                   index.db       the content of the blocks as of some commit (index_db.py)
                   key.db         the stream's key, if it is encrypted (keys.py)
 
-    MessageLog decides │ FileCommits makes changes durable │ BlockCare does the background work │
+    MessageLog decides │ FileCommits makes changes durable │ Compactor does the background work │
     BlockCache reads blocks that are not in memory
 
 Promise
@@ -42,7 +42,7 @@ from natsd.store.crypto.keys import (
     create_data_key,
     open_data_key,
 )
-from natsd.store.disk.disk import UnsyncedRename, is_passing
+from natsd.store.disk.disk import UnsyncedRename, is_transient
 from natsd.store.disk.doubled_file import read_file
 from natsd.store.disk.twin_file import remove_twins, twins_exist
 from natsd.store.errors import (
@@ -51,12 +51,13 @@ from natsd.store.errors import (
     StoreClosed,
     StoreError,
 )
-from natsd.store.log.message_log import JournaledLog, ThinSubjects
+from natsd.store.log.message_log import EnforcePerSubjectLimit, TransactionalLog
 from natsd.store.log_store import LogStore
 from natsd.store.maintenance.block_cache import BlockCache
-from natsd.store.maintenance.compaction import BlockCare
+from natsd.store.maintenance.compaction import Compactor
 from natsd.store.maintenance.encrypting import encrypt_plain
 from natsd.store.recovery.block_identity import find_store_id, place_of
+from natsd.store.recovery.checkpoint_writer import CheckpointWriter
 from natsd.store.recovery.found_damage import FoundDamage
 from natsd.store.recovery.full_scan import Recovered, recover
 from natsd.store.recovery.index_db import (
@@ -68,7 +69,6 @@ from natsd.store.recovery.index_db import (
     read_index,
     seed_of,
 )
-from natsd.store.recovery.index_keeper import IndexKeeper
 from natsd.store.recovery.index_recovery import recover_by_index
 from natsd.store.store import DurabilityListener, Limits
 
@@ -116,7 +116,7 @@ class FileStore(LogStore):
     def __init__(
         self,
         volume: Volume,
-        log: JournaledLog,
+        log: TransactionalLog,
         blocks: StoredBlocks,
         recovered: Recovered,
         options: FileOptions,
@@ -126,9 +126,9 @@ class FileStore(LogStore):
         self._volume = volume
         self._blocks = blocks
         self._cache = BlockCache(volume, log, blocks, self._note_lost)
-        self._care = BlockCare(volume, log, blocks, self._cache, compress=options.compress)
+        self._care = Compactor(volume, log, blocks, self._cache, compress=options.compress)
         self._commits = FileCommits(volume, log, blocks, self._care, number=recovered.commit_number)
-        self._index = IndexKeeper(
+        self._index = CheckpointWriter(
             volume,
             log,
             blocks,
@@ -167,7 +167,7 @@ class FileStore(LogStore):
             _logger.error("%s", damage)
         if not chosen.is_mirror:
             recovered.skip_lost()
-        log = JournaledLog(
+        log = TransactionalLog(
             limits, lambda base: blocks.create(base, log.last_time_ns, log.last_sequence)
         )
         if recovered.blocks or recovered.last_sequence:
@@ -204,7 +204,7 @@ class FileStore(LogStore):
         try:
             await self._commit_recovered(recovered)
         except StoreError as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
             _logger.warning("%s: opened, to be written to later: %s", self._blocks.directory, error)
             self._care.later(partial(self._commit_recovered, recovered))
@@ -216,7 +216,7 @@ class FileStore(LogStore):
             if self._log.limits.max_msgs_per_subject > 0:
                 # A crash may leave messages that exceed the limit of their subject. They go first:
                 # otherwise the stream's own limits would remove other messages instead.
-                await self.run(ThinSubjects(self._log))
+                await self.run(EnforcePerSubjectLimit(self._log))
         if recovered.empty:  # empty by the recovered state, which is committed now
             await self._commits.settled()
             await self._volume.unlink(*recovered.empty)
@@ -497,7 +497,7 @@ def _read_index(blocks: StoredBlocks) -> tuple[StoreImage | None, list[bytes]]:
         return None, []
 
 
-def _adopt(log: JournaledLog, found: Recovered) -> None:
+def _adopt(log: TransactionalLog, found: Recovered) -> None:
     """Put the recovered state into an empty log."""
     log.take_over(
         [stored.block for stored in found.blocks],

@@ -28,6 +28,7 @@ from natsd.store.errors import (
 )
 from natsd.store.log.message_log import (
     Compact,
+    EnforcePerSubjectLimit,
     Expire,
     LastMatch,
     MessageLog,
@@ -41,7 +42,6 @@ from natsd.store.log.message_log import (
     SubjectStates,
     SubjectTotals,
     Sweep,
-    ThinSubjects,
     last_of_subject,
     read_batch,
 )
@@ -69,7 +69,7 @@ class LogStore(Store):
         self._log = log
         log.set_listener(self._heard)
         self._filters: dict[str | tuple[str, ...], Filter] = {}
-        self._thinning: ThinSubjects | None = None
+        self._thinning: EnforcePerSubjectLimit | None = None
         self._settling: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -234,7 +234,7 @@ class LogStore(Store):
         self._log.set_limits(limits)
         per_subject = limits.max_msgs_per_subject
         if per_subject > 0 and not 0 < before.max_msgs_per_subject <= per_subject:
-            self._thinning = ThinSubjects(self._log)
+            self._thinning = EnforcePerSubjectLimit(self._log)
         if self._thinning is not None or self._log.is_behind:
             self._settle_some()
         if limits.max_age_ns and now_ns:
@@ -319,7 +319,7 @@ class LogStore(Store):
         while not self._closed and (self._thinning is not None or self._log.is_behind):
             if self._log.is_overcrowded:
                 self._log.is_overcrowded = False
-                self._thinning = ThinSubjects(self._log)
+                self._thinning = EnforcePerSubjectLimit(self._log)
             try:
                 if self._thinning is None:
                     self._log.settle(REMOVALS_PER_SLICE)

@@ -14,7 +14,7 @@ import asyncio
 import socket
 from typing import Protocol, Self
 
-from natsd.core.network import Connection, Counters, Reactor, Settings
+from natsd.core.network import Connection, Reactor, Settings, TrafficStats
 from natsd.core.reasons import ClosedReason
 from natsd.core.routing import SubList
 
@@ -56,7 +56,7 @@ class Rig:
         self.reactor = Reactor(self.loop, self.failures.append)
         self.limits = settings(max_pending)
         self.sublist = SubList()
-        self.counters = Counters()
+        self.counters = TrafficStats()
         self.peers: list[Peer] = []
 
     def socket_peer(self, *, buffer_bytes: int = 4096, headers: bool = True) -> "SocketPeer":

@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client as NatsClient
 
 from natsd import Server
-from natsd.core.network import Outlet
+from natsd.core.network import AccountPublisher
 from tests.clients.barrier import processed
 
 HEADERS = b"NATS/1.0\r\nColor: red\r\n\r\n"
@@ -25,7 +25,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-def outlet(server: Server) -> Outlet:
+def outlet(server: Server) -> AccountPublisher:
     return server.accounts["$G"].outlet
 
 
@@ -44,7 +44,7 @@ async def raw_connection(server: Server) -> tuple[asyncio.StreamReader, asyncio.
 @pytest.mark.parametrize("reply", [None, b"_INBOX.1"])
 @pytest.mark.parametrize("headers", [b"", HEADERS])
 async def test_what_is_sent_arrives_whole(
-    outlet: Outlet, client: NatsClient, headers: bytes, reply: bytes | None
+    outlet: AccountPublisher, client: NatsClient, headers: bytes, reply: bytes | None
 ) -> None:
     subscription = await client.subscribe("there.*")
     await client.flush()
@@ -60,7 +60,7 @@ async def test_what_is_sent_arrives_whole(
 
 
 async def test_all_who_are_interested_get_it_and_one_of_a_group(
-    outlet: Outlet, client: NatsClient
+    outlet: AccountPublisher, client: NatsClient
 ) -> None:
     plain = [await client.subscribe("all") for _ in range(3)]
     group = [await client.subscribe("all", queue="workers") for _ in range(3)]
@@ -75,7 +75,7 @@ async def test_all_who_are_interested_get_it_and_one_of_a_group(
 
 
 async def test_what_a_client_receives_leaves_the_account_and_the_server(
-    server: Server, outlet: Outlet, client: NatsClient
+    server: Server, outlet: AccountPublisher, client: NatsClient
 ) -> None:
     subscription = await client.subscribe("counted")
     await client.flush()
@@ -90,7 +90,7 @@ async def test_what_a_client_receives_leaves_the_account_and_the_server(
 
 
 async def test_messages_arrive_in_the_order_of_the_calls(
-    server: Server, outlet: Outlet, client: NatsClient
+    server: Server, outlet: AccountPublisher, client: NatsClient
 ) -> None:
     subscription = await client.subscribe("n")
     await client.flush()
@@ -101,7 +101,9 @@ async def test_messages_arrive_in_the_order_of_the_calls(
     assert got == list(range(500))
 
 
-async def test_a_client_without_headers_gets_the_payload(server: Server, outlet: Outlet) -> None:
+async def test_a_client_without_headers_gets_the_payload(
+    server: Server, outlet: AccountPublisher
+) -> None:
     reader, writer = await raw_connection(server)
     writer.write(b'CONNECT {"verbose":false,"headers":false}\r\nSUB plain 7\r\nPING\r\n')
     await reader.readuntil(b"PONG\r\n")

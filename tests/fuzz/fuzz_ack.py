@@ -5,12 +5,12 @@ message that its subject names, or with the policy ALL also those before it; the
 a repeated acknowledgement changes nothing.
 """
 
-from natsd.core.network import Outlet, Reactor
+from natsd.core.network import AccountPublisher, Reactor
 from natsd.core.routing import SubList, Subscription
 from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.requests import nak_delay, parse_ack
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.jetstream.stream.state import Scheduler, StreamCore
+from natsd.jetstream.stream.state import Scheduler, StreamReaders
 from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions, ConsumerState, Pending
 from natsd.store.consumer.consumer_state import SequencePair as Pair
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
@@ -54,11 +54,11 @@ class Consumer:
         reactor = Reactor(Loop(), failed)  # type: ignore[arg-type]  # the needed part of a loop
         self.scheduler = Scheduler(reactor, lambda: 2 * 10**18)
         self.sublist = SubList()
-        self.outlet = Outlet(reactor, self.sublist)
+        self.outlet = AccountPublisher(reactor, self.sublist)
         store = MemStore(Limits())
         for at in range(9):
             store.append(f"s.{at}", None, b"x", 10**18 + at)
-        core = StreamCore("S", store, self.outlet, self.scheduler)
+        core = StreamReaders("S", store, self.outlet, self.scheduler)
         self.store = MemoryConsumerStore(ConsumerOptions(policy))
         self.events = Events()
         settings = EngineSettings(stream="S", ack_policy=policy)

@@ -16,7 +16,7 @@ from natsd.core.network import Reactor
 from natsd.jetstream.stream.checks import publish_headers, stripped
 from natsd.jetstream.stream.publishing import Ingest, Usage
 from natsd.jetstream.stream.settings import IngestSettings, Mapping, RepublishSettings
-from natsd.jetstream.stream.state import Scheduler, StreamCore
+from natsd.jetstream.stream.state import Scheduler, StreamReaders
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
 from tests.jetstream.stream.plain_headers import plain_headers
@@ -104,7 +104,7 @@ def check(data: bytes) -> None:
     answers: list[bytes] = []
     account.internal_client.subscribe("inbox", lambda *message: answers.append(message[3]))
     store = MemStore(Limits(max_msgs=50, max_msgs_per_subject=2))
-    core = StreamCore("S", store, account.outlet, Scheduler(REACTOR, lambda: TIME_NS))
+    core = StreamReaders("S", store, account.outlet, Scheduler(REACTOR, lambda: TIME_NS))
     settings = IngestSettings(
         name="S",
         is_memory=True,

@@ -18,7 +18,7 @@ from natsd.store.commit.committer import Committer
 from natsd.store.disk.disk import make_directories
 from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
 from natsd.store.wal.replay import replay
-from natsd.store.wal.write_ahead_log import Journal
+from natsd.store.wal.write_ahead_log import WriteAheadLog
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 from tests.store.sources import Pieces, count_whole, open_pieces
@@ -37,7 +37,7 @@ def new_disk(seed: int) -> FaultyDisk:
 
 def new_committer(disk: FaultyDisk, seed: int = 0, *, sync_interval_s: float = 0) -> Committer:
     chance = random.Random(seed)
-    journal = Journal(disk, ROOT, chance.randbytes, segment_bytes_max=SEGMENT_BYTES)
+    journal = WriteAheadLog(disk, ROOT, chance.randbytes, segment_bytes_max=SEGMENT_BYTES)
     return Committer(disk, journal, sync_interval_s=sync_interval_s)
 
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.torture
 @pytest.fixture(autouse=True)
 def one_subject_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let index.db be written in as many slices as there are subjects."""
-    monkeypatch.setattr("natsd.store.recovery.index_keeper.KEYS_PER_SLICE", 1)
+    monkeypatch.setattr("natsd.store.recovery.checkpoint_writer.KEYS_PER_SLICE", 1)
 
 
 FIXTURE = [HealthCheck.function_scoped_fixture]

@@ -42,7 +42,7 @@ KINDS = {**OPTIONS, "later": replace(OPTIONS["plain"], sync=Sync.LATER)}
 @pytest.fixture(autouse=True)
 def one_subject_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let index.db be written in as many slices as there are subjects."""
-    monkeypatch.setattr("natsd.store.recovery.index_keeper.KEYS_PER_SLICE", 1)
+    monkeypatch.setattr("natsd.store.recovery.checkpoint_writer.KEYS_PER_SLICE", 1)
 
 
 @dataclass

@@ -11,6 +11,7 @@ import pytest
 from natsd.store.errors import MaximumBytesExceeded
 from natsd.store.log.message_log import (
     Compact,
+    EnforcePerSubjectLimit,
     Expire,
     LastMatch,
     MessageLog,
@@ -22,7 +23,6 @@ from natsd.store.log.message_log import (
     RemoveAbove,
     SubjectStates,
     SubjectTotals,
-    ThinSubjects,
 )
 from natsd.store.log.subjects import Filter
 from natsd.store.mem_store import MemStore
@@ -115,7 +115,7 @@ OPERATIONS: dict[str, Callable[[MessageLog], Operation]] = {
     "compact": lambda log: Compact(log, 290),
     "remove_above": lambda log: RemoveAbove(log, 7),
     "expire": lambda log: Expire(log, 100),
-    "thin": lambda log: ThinSubjects(log),
+    "thin": lambda log: EnforcePerSubjectLimit(log),
 }
 
 

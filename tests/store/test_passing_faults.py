@@ -20,7 +20,7 @@ from natsd.store.codec.records import OVERHEAD_BYTES, StoredMessage
 from natsd.store.commit.volume import Volume
 from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
 from natsd.store.consumer.consumer_store import ConsumerStore
-from natsd.store.disk.disk import is_passing
+from natsd.store.disk.disk import is_transient
 from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.store import Limits
@@ -77,7 +77,7 @@ async def explore_all(
 
 def expect_passing(error: Exception) -> None:
     """Raise the error again unless it is one of a passing fault."""
-    if not is_passing(error):
+    if not is_transient(error):
         raise error
 
 

@@ -213,9 +213,9 @@ def test_any_bytes_decode_or_raise(data: bytes) -> None:
 @pytest.mark.parametrize("step", [2, 3, 40, 70])
 def test_equal_sets_have_equal_encodings(step: int) -> None:
     """Equal sets have equal encodings, also if one of them had more runs before."""
-    crowded = SequenceSet(range(0, 4 * PAGE, step))
-    crowded.discard_range(1000 * step, 4 * PAGE)
-    assert crowded.encode() == SequenceSet(range(0, 1000 * step, step)).encode()
+    over_limit = SequenceSet(range(0, 4 * PAGE, step))
+    over_limit.discard_range(1000 * step, 4 * PAGE)
+    assert over_limit.encode() == SequenceSet(range(0, 1000 * step, step)).encode()
 
 
 def test_a_cut_encoding_is_refused() -> None:

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from natsd.jetstream.consumer.requests cimport AckMessage, Confirmations
-from natsd.jetstream.stream.state cimport Scheduler, StreamCore
+from natsd.jetstream.stream.state cimport Scheduler, StreamReaders
 from natsd.store.consumer.tracking cimport ConsumerTracker
 from natsd.store.log.message_log cimport MessageLog
 
@@ -12,7 +12,7 @@ cdef class Acks:
     cdef ConsumerTracker tracker
     cdef Redelivery redelivery
     cdef Confirmations confirmations
-    cdef StreamCore stream
+    cdef StreamReaders stream
     cdef Scheduler scheduler
     cdef object events
     cdef int sample_percent

@@ -19,7 +19,7 @@ from libc.string cimport memmove
 from natsd.jetstream.consumer.requests cimport (
     ACK, AckMessage, Confirmations, NAK, NEXT, NO_NUMBER, PROGRESS, TERM, parse_nak_delay, trimmed,
 )
-from natsd.jetstream.stream.state cimport LIMITS, StreamCore
+from natsd.jetstream.stream.state cimport LIMITS, StreamReaders
 from natsd.store.consumer.tracking cimport ConsumerTracker
 from natsd.store.log.message_log cimport MessageLog
 
@@ -36,7 +36,7 @@ cdef str LOST = "Unacknowledged message was deleted"
 
 cdef class Acks:
     def __cinit__(
-        self, StreamCore stream not None, ConsumerTracker tracker not None,
+        self, StreamReaders stream not None, ConsumerTracker tracker not None,
         Redelivery redelivery not None, Confirmations confirmations not None, events,
     ):
         self.tracker = tracker

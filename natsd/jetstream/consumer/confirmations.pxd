@@ -2,14 +2,14 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 from natsd.store.consumer.tracking cimport ConsumerTracker
 
 
 cdef class Confirmations:
     cdef object store
     cdef ConsumerTracker tracker
-    cdef Outlet outlet
+    cdef AccountPublisher outlet
     cdef object on_durable      # called when there are answers to `send`
     cdef bint is_file           # the state is on disk; otherwise changes are durable at once
     cdef uint64_t durable       # number of durable changes of the tracker

@@ -18,7 +18,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport MatchResult
 
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
@@ -32,7 +32,7 @@ cdef enum:
 
 
 cdef class Confirmations:
-    def __cinit__(self, store, Outlet outlet not None, on_durable):
+    def __cinit__(self, store, AccountPublisher outlet not None, on_durable):
         self.store = store
         self.tracker = store.tracker
         self.outlet = outlet
@@ -68,7 +68,8 @@ cdef class Confirmations:
         return True
 
     cdef int make_room(self, Py_ssize_t need) except -1:
-        cdef Py_ssize_t used = self.tail - self.head, capacity = max(QUEUE_CAPACITY_MIN, self.capacity)
+        cdef Py_ssize_t used = self.tail - self.head
+        cdef Py_ssize_t capacity = max(QUEUE_CAPACITY_MIN, self.capacity)
         cdef char* grown
         if self.head:
             memmove(self.bytes, &self.bytes[self.head], used)

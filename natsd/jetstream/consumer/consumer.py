@@ -223,7 +223,7 @@ class Consumer:
             before.subject = subject
         elif before is not None:
             self._letters = None
-            self.engine.keep_letters(None)
+            self.engine.copy_dead_letters(None)
             before.close()
         elif subject:
             inbox = f"{INBOX_PREFIX}{self._random_bytes(INBOX_BYTES).hex()}"
@@ -231,7 +231,7 @@ class Consumer:
             self._letters = DeadLetters(
                 stream.account, stream.core, self.name, subject, self.engine, inbox
             )
-            self.engine.keep_letters(self._letters)
+            self.engine.copy_dead_letters(self._letters)
 
     def _listen(self, subject: str, sink: Sink) -> None:
         subscription = Subscription(subject, sid=_SID, sink=sink)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from natsd.core.routing import Subscription
     from natsd.jetstream.account import JetStreamAccount
-    from natsd.jetstream.stream.state import StreamCore
+    from natsd.jetstream.stream.state import StreamReaders
     from natsd.store.codec.records import StoredMessage
 
 _logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class DeadLetters:
     def __init__(
         self,
         account: "JetStreamAccount",
-        core: "StreamCore",
+        core: "StreamReaders",
         consumer: str,
         subject: str,
         engine: Owing,

@@ -1,7 +1,7 @@
 """The declarations of delivery.pyx."""
 
-include "backlog.pxd"
-include "keyed_backlog.pxd"
+include "pending_cursor.pxd"
+include "keyed_pending_cursor.pxd"
 include "redelivery.pxd"
 include "acks.pxd"
 include "sinks.pxd"

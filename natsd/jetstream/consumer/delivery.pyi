@@ -2,14 +2,14 @@ from collections.abc import Callable, Sequence
 
 from natsd.core.routing import Sink
 from natsd.jetstream.consumer.settings import DeadLetterBox, EngineEvents, EngineSettings
-from natsd.jetstream.stream.state import Reader, ReaderFilters, StreamCore
+from natsd.jetstream.stream.state import Reader, ReaderFilters, StreamReaders
 from natsd.store.consumer.consumer_state import SequencePair
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.consumer.tracking import ConsumerTracker
 from natsd.store.log.message_log import MessageLog
 
-class Backlog:
+class PendingCursor:
     def __init__(self, log: MessageLog) -> None: ...
     @property
     def next(self) -> int: ...
@@ -37,7 +37,7 @@ class Redelivery:
 
 class Acks: ...
 
-class Intake(Reader):
+class ConsumerInput(Reader):
     # Subscribe the sinks to these subjects. `ack_sink`: `$JS.ACK.<stream>.<consumer>.>` and
     # `$JS.ACK.<domain|_>.<hash>.<stream>.<consumer>.>`. `pull_sink`:
     # `$JS.API.CONSUMER.MSG.NEXT.<s>.<c>`, for a push consumer too (it answers 409).
@@ -57,10 +57,10 @@ class Intake(Reader):
 CONSUMER_DELETED: str
 SERVER_SHUTDOWN: str
 
-class ConsumerEngine(Intake):
+class ConsumerEngine(ConsumerInput):
     def __init__(
         self,
-        core: StreamCore,
+        core: StreamReaders,
         name: str,
         settings: EngineSettings,
         store: ConsumerStore | MemoryConsumerStore,
@@ -83,7 +83,7 @@ class ConsumerEngine(Intake):
         if a setting that never changes would change.
         """
 
-    def keep_letters(self, letters: DeadLetterBox | None) -> None:
+    def copy_dead_letters(self, letters: DeadLetterBox | None) -> None:
         """Have `letters` copy dead letters from now on.
 
         None: nothing copies them, and those not copied yet are settled as if dead letters had never

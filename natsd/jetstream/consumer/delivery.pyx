@@ -1,7 +1,7 @@
 """What a consumer delivers next: pending messages, redelivery, acknowledgements, the engine."""
 
-include "backlog.pyx"
-include "keyed_backlog.pyx"
+include "pending_cursor.pyx"
+include "keyed_pending_cursor.pyx"
 include "redelivery.pyx"
 include "acks.pyx"
 include "sinks.pyx"

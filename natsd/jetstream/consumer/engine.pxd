@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 from natsd.jetstream.consumer.requests cimport Confirmations, Outgoing, Replay, Request
-from natsd.jetstream.stream.state cimport ReaderFilters, StreamCore
+from natsd.jetstream.stream.state cimport ReaderFilters, StreamReaders
 from natsd.store.block.blocks cimport MsgBlock
 from natsd.store.codec.records cimport RecordView
 from natsd.store.log.message_log cimport MessageLog, NEEDS_BLOCK, Outcome
@@ -18,17 +18,17 @@ cdef enum Step:                 # the outcome of trying to deliver one message
     LATER = 4                   # try at `resume_ns`, or when a block is in memory
 
 
-cdef class ConsumerEngine(Intake):
+cdef class ConsumerEngine(ConsumerInput):
     cdef readonly str name
     cdef readonly object settings
     cdef object events
-    cdef StreamCore core
+    cdef StreamReaders core
     cdef ReaderFilters wanted   # the filters, listed with the core; None: not yet
     cdef MessageLog log
-    cdef Outlet outlet
+    cdef AccountPublisher outlet
 
-    cdef Backlog backlog
-    cdef KeyedBacklog keyed     # the same object if messages have keys; else None
+    cdef PendingCursor backlog
+    cdef KeyedPendingCursor keyed     # the same object if messages have keys; else None
     cdef Confirmations confirmations
     cdef Outgoing outgoing
     cdef Redelivery redelivery

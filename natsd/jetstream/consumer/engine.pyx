@@ -8,14 +8,14 @@
                  ── deliveries: the redelivery's queue first, then the backlog
                  ── the earliest of all deadlines goes to the scheduler
 
-    its parts        Backlog      the messages to read, and their number     backlog.pyx
-                     Redelivery   the messages to deliver again, and when    redelivery.pyx
-                     PullRequests the waiting pull requests                  pull.pyx
-                     PushSubject  or the deliver subject                     push.pyx
-                     Acks         the effects of acknowledgements            acks.pyx
-                     Outgoing     the messages as they are sent              outgoing.pyx
+    its parts        PendingCursor  the messages to read, and their number    pending_cursor.pyx
+                     Redelivery     the messages to deliver again, and when   redelivery.pyx
+                     PullRequests   the waiting pull requests                 pull.pyx
+                     PushSubject    or the deliver subject                    push.pyx
+                     Acks           the effects of acknowledgements           acks.pyx
+                     Outgoing       the messages as they are sent             outgoing.pyx
                      Replay       the pace                                   replay.pyx
-                     Intake       the base class: sinks of what comes in     sinks.pyx
+                     ConsumerInput       the base class: sinks of what comes in     sinks.pyx
 
 Promise
 - Only visible messages are sent. New messages are sent in stream order, each once; a message is
@@ -41,7 +41,7 @@ from natsd.jetstream.consumer.requests cimport (
     Confirmations, Outgoing, PINNED_CLIENT, PriorityGroups, PullRequests, PushSubject, Replay,
     Request,
 )
-from natsd.jetstream.stream.state cimport INTEREST, ReaderFilters, StreamCore
+from natsd.jetstream.stream.state cimport INTEREST, ReaderFilters, StreamReaders
 from natsd.store.block.blocks cimport MsgBlock
 from natsd.store.codec.records cimport RecordView
 from natsd.store.log.message_log cimport DONE, GONE, NEEDS_BLOCK, Outcome
@@ -74,9 +74,9 @@ CONSUMER_DELETED = "Consumer Deleted"
 SERVER_SHUTDOWN = "Server Shutdown"
 
 
-cdef class ConsumerEngine(Intake):
+cdef class ConsumerEngine(ConsumerInput):
     def __init__(
-        self, StreamCore core not None, str name not None, settings, store, events,
+        self, StreamReaders core not None, str name not None, settings, store, events,
         ReaderFilters wanted=None,
     ):
         self.core = core
@@ -96,7 +96,7 @@ cdef class ConsumerEngine(Intake):
         )
         self.backlog = self.keyed = self._keyed_backlog(settings)
         if self.keyed is None:
-            self.backlog = Backlog(self.log)
+            self.backlog = PendingCursor(self.log)
         self.redelivery.follow(self.keyed, None)
         self.outgoing = Outgoing()
         self.requests = PullRequests(core.outlet)
@@ -166,15 +166,15 @@ cdef class ConsumerEngine(Intake):
         self.backlog.counting = None
         return 0
 
-    def _keyed_backlog(self, settings) -> KeyedBacklog | None:
-        cdef KeyedBacklog keyed
+    def _keyed_backlog(self, settings) -> KeyedPendingCursor | None:
+        cdef KeyedPendingCursor keyed
         if not settings.key_token:
             return None
-        keyed = KeyedBacklog(self.log)
+        keyed = KeyedPendingCursor(self.log)
         keyed.set_key(self.tracker, settings.key_token, settings.key_look_ahead)
         return keyed
 
-    def keep_letters(self, letters) -> None:
+    def copy_dead_letters(self, letters) -> None:
         """Have `letters` copy dead letters from now on; None: nothing copies them."""
         if letters is None:
             self.acks.give_up_letters()
@@ -361,7 +361,7 @@ cdef class ConsumerEngine(Intake):
         if self.keyed is not None:
             self.keyed.free_keys(durable)
         if self.redelivery.letters is not None:
-            self.redelivery.bury(durable)
+            self.redelivery.hand_over_dead_letters(durable)
         return 0
 
     cdef bint await_durable(self) except? -1:
@@ -370,7 +370,7 @@ cdef class ConsumerEngine(Intake):
         if self.keyed is not None:
             awaited = self.keyed.awaited
         if self.redelivery.letters is not None:
-            awaited = max(awaited, self.redelivery.dying_since())
+            awaited = max(awaited, self.redelivery.dead_letters_since())
         return awaited > 0 and self.confirmations.want(awaited)
 
     cdef bint tell_stream(self) except? -1:

@@ -30,7 +30,7 @@ from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.names import why_unsupported
 from natsd.store.consumer.consumer_files import is_state_used
 from natsd.store.crypto.vault import Vault
-from natsd.store.disk.disk import Disk, is_passing, is_removed, make_directories, rename_synced
+from natsd.store.disk.disk import Disk, is_removed, is_transient, make_directories, rename_synced
 from natsd.store.errors import EncryptionError
 
 CONSUMERS: Final = "obs"
@@ -104,7 +104,7 @@ def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
     try:
         asset = read_asset(vault, directory, ConsumerAsset)
     except (AssetDamaged, EncryptionError, OSError) as error:
-        if is_passing(error):
+        if is_transient(error):
             raise
         return FoundConsumer(directory, None, str(error), isinstance(error, AssetUnknown))
     name = asset.config.durable_name or asset.config.name

@@ -60,7 +60,7 @@ from natsd.jetstream.stream.state import ReaderFilters
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.consumer.reconcile import cut_back
-from natsd.store.disk.disk import is_out_of_space, is_passing
+from natsd.store.disk.disk import is_out_of_space, is_transient
 from natsd.store.errors import ConsumerStateDamaged, StoreError, StoreFull
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
     try:
         return await _bring_back(stream, found, found.asset)
     except (StoreError, OSError) as error:
-        if is_passing(error):
+        if is_transient(error):
             raise
         _take_offline(stream, found.name, str(error))
     except ApiError as error:

@@ -1,7 +1,8 @@
 """The consumer settings that nats-server does not have: metadata that begins with `natsd.`.
 
     natsd.dead_letter_subject   the subject to which dead letters are copied   dead_letters.py
-    natsd.key_token             the token of a subject that is the key         keyed_backlog.pyx
+    natsd.key_token             the token of a subject that is the key
+                                (keyed_pending_cursor.pyx)
 
 Clients pass metadata on unchanged, so these settings work with any client. Other keys that begin
 with `natsd.` are refused: a misspelled one would have no effect. All other metadata belongs to the

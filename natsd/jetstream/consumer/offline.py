@@ -7,7 +7,7 @@ Promise
 - An offline consumer keeps its name and its files until it is deleted or can be served again.
 """
 
-from natsd.jetstream.stream.state import CallbackReader, StreamCore
+from natsd.jetstream.stream.state import CallbackReader, StreamReaders
 
 
 class _Holding:
@@ -33,7 +33,7 @@ class _Holding:
 class OfflineConsumers:
     """The offline consumers of one stream."""
 
-    def __init__(self, core: StreamCore) -> None:
+    def __init__(self, core: StreamReaders) -> None:
         self._core = core
         self._holder = CallbackReader(_Holding())
         self.reasons: dict[str, str] = {}

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 
 
 cdef enum Policy:               # the values of settings.PriorityPolicy
@@ -20,7 +20,7 @@ cdef enum Turn:                 # what happens to a request at the next message
 
 cdef class PriorityGroups:
     cdef readonly int policy
-    cdef Outlet outlet
+    cdef AccountPublisher outlet
     cdef object events
     cdef tuple names            # names of the groups, as bytes
     cdef int64_t timeout_ns

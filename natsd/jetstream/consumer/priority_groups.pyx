@@ -22,7 +22,7 @@ Source: ADR-42; nats-server 2.14, observed.
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 
 cdef enum:
     NO_PRIORITY = 10
@@ -44,7 +44,7 @@ cdef inline bint is_text(bytes text, const char* other, Py_ssize_t length) noexc
     return len(text) == length and memcmp(<const char*> text, other, length) == 0
 
 
-cdef bytes new_pin_id(Outlet outlet):
+cdef bytes new_pin_id(AccountPublisher outlet):
     cdef bytearray drawn = bytearray()
     cdef uint64_t at
     for _ in range(PIN_BYTES):
@@ -54,7 +54,7 @@ cdef bytes new_pin_id(Outlet outlet):
 
 
 cdef class PriorityGroups:
-    def __cinit__(self, Outlet outlet not None, events, int policy):
+    def __cinit__(self, AccountPublisher outlet not None, events, int policy):
         self.outlet = outlet
         self.events = events
         self.policy = policy

@@ -2,11 +2,11 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 
 
 cdef class PullRequests:
-    cdef Outlet outlet
+    cdef AccountPublisher outlet
     cdef Request* head
     cdef Request* tail
     cdef readonly int64_t count

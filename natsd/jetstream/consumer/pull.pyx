@@ -25,7 +25,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport MatchResult
 
 from natsd.config.durations import format_duration_ns
@@ -47,7 +47,7 @@ cdef bytes status_block(str status):
 
 
 cdef class PullRequests:
-    def __cinit__(self, Outlet outlet not None):
+    def __cinit__(self, AccountPublisher outlet not None):
         self.outlet = outlet
         self.answers = []
 

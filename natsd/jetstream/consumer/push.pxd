@@ -2,12 +2,12 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport MatchResult
 
 
 cdef class PushSubject:
-    cdef Outlet outlet
+    cdef AccountPublisher outlet
     cdef bytes subject          # None: a pull consumer
     cdef bytes control_prefix   # "$JS.FC.<stream>.<consumer>."
     cdef MatchResult to

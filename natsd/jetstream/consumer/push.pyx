@@ -16,7 +16,7 @@ Source: nats-server's `needFlowControl` and `processFlowControl` for the size of
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport MatchResult
 
 cdef enum:
@@ -30,7 +30,7 @@ cdef bytes FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 
 
 cdef class PushSubject:
-    def __cinit__(self, Outlet outlet not None):
+    def __cinit__(self, AccountPublisher outlet not None):
         self.outlet = outlet
 
     cdef int configure(self, str stream, str name, settings, int64_t now_ns) except -1:

@@ -37,11 +37,11 @@ cdef class Redelivery:
     cdef uint64_t stamps
 
     # The objects to tell when a message is not pending any more; usually None.
-    cdef KeyedBacklog keyed
+    cdef KeyedPendingCursor keyed
     cdef object letters                 # DeadLetters
     cdef set parked                     # sequences of dead letters: pending, never delivered again
     # deque of (change count, sequence, text) not given to `letters`
-    cdef object dying
+    cdef object dead_letters
     cdef bint is_followed               # `keyed` or `letters` is set
 
     cdef int configure(self, int64_t ack_wait_ns, tuple backoff_ns) except -1
@@ -70,15 +70,15 @@ cdef class Redelivery:
     cdef int exceed(self, uint64_t sequence) except -1
     # The same without a report or a dead letter.
     cdef int drop(self, uint64_t sequence) except -1
-    cdef int follow(self, KeyedBacklog keyed, letters) except -1
+    cdef int follow(self, KeyedPendingCursor keyed, letters) except -1
     # Make a pending message a dead letter, which is not delivered again. `text`: a client's reason.
     cdef int park(self, uint64_t sequence, bytes text) except -1
     cdef bint is_parked(self, uint64_t sequence) except -1
     # Give `letters` the messages that were parked by the first `durable` changes.
-    cdef int bury(self, uint64_t durable) except -1
+    cdef int hand_over_dead_letters(self, uint64_t durable) except -1
     # Return the change that must be durable before all dead letters can be given out; 0: none
     # waits.
-    cdef uint64_t dying_since(self) except? 0
+    cdef uint64_t dead_letters_since(self) except? 0
 
     cdef Py_ssize_t first_without_hint(self) except -2
     cdef int expire(self, Py_ssize_t index) except -1

@@ -95,7 +95,7 @@ cdef class Redelivery:
         self.front = 0
         if self.letters is not None:
             self.parked.clear()
-            self.dying.clear()
+            self.dead_letters.clear()
             self.letters.clear()
         for at in range(self.tracker.head, self.tracker.tail):
             if self.tracker.items[at].consumer == 0:
@@ -233,13 +233,13 @@ cdef class Redelivery:
 
     # Dead letters, and the objects that are told of settled messages
 
-    cdef int follow(self, KeyedBacklog keyed, letters) except -1:
+    cdef int follow(self, KeyedPendingCursor keyed, letters) except -1:
         self.keyed = keyed
         self.letters = letters
         if letters is None:
-            self.parked = self.dying = None
+            self.parked = self.dead_letters = None
         elif self.parked is None:
-            self.parked, self.dying = set(), deque()
+            self.parked, self.dead_letters = set(), deque()
         self.is_followed = keyed is not None or letters is not None
         return 0
 
@@ -249,17 +249,17 @@ cdef class Redelivery:
         self.hinted.pop(sequence, None)
         self.queued.pop(sequence, None)
         self.parked.add(sequence)
-        self.dying.append((self.tracker.change_count, sequence, text))
+        self.dead_letters.append((self.tracker.change_count, sequence, text))
         return 0
 
-    cdef int bury(self, uint64_t durable) except -1:
-        while self.dying and self.dying[0][0] <= durable:
-            _, sequence, text = self.dying.popleft()
+    cdef int hand_over_dead_letters(self, uint64_t durable) except -1:
+        while self.dead_letters and self.dead_letters[0][0] <= durable:
+            _, sequence, text = self.dead_letters.popleft()
             self.letters.add(sequence, text)
         return 0
 
-    cdef uint64_t dying_since(self) except? 0:
-        return self.dying[-1][0] if self.dying else 0
+    cdef uint64_t dead_letters_since(self) except? 0:
+        return self.dead_letters[-1][0] if self.dead_letters else 0
 
     cdef bint is_parked(self, uint64_t sequence) except -1:
         return self.parked is not None and sequence in self.parked

@@ -6,22 +6,22 @@ from natsd.jetstream.stream.state cimport Reader
 from natsd.store.consumer.tracking cimport ConsumerTracker
 
 
-cdef class Intake(Reader)
+cdef class ConsumerInput(Reader)
 
 
 cdef class AckSink(Sink):
-    cdef Intake engine
+    cdef ConsumerInput engine
 
 
 cdef class PullSink(Sink):
-    cdef Intake engine
+    cdef ConsumerInput engine
 
 
 cdef class FlowControlSink(Sink):
-    cdef Intake engine
+    cdef ConsumerInput engine
 
 
-cdef class Intake(Reader):
+cdef class ConsumerInput(Reader):
     cdef readonly AckSink ack_sink
     cdef readonly PullSink pull_sink
     cdef readonly FlowControlSink flow_control_sink

@@ -4,7 +4,7 @@
            ──request▶ PullSink ────────▶ ask
            ──answer─▶ FlowControlSink ─▶ push, and acks where answers acknowledge
 
-`Intake` is the base class of the engine: it has the parts that the sinks use.
+`ConsumerInput` is the base class of the engine: it has the parts that the sinks use.
 
 Promise
 - What a sink takes is in the tracker, or among the requests, when `deliver` returns; the
@@ -34,7 +34,7 @@ cdef class AckSink(Sink):
     """The sink of acknowledgements."""
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
-        cdef Intake engine = self.engine
+        cdef ConsumerInput engine = self.engine
         cdef AckMessage ack
         if sub.closed or engine is None or engine.is_stopped:
             return 0
@@ -61,7 +61,7 @@ cdef class PullSink(Sink):
     """The sink of pull requests."""
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
-        cdef Intake engine = self.engine
+        cdef ConsumerInput engine = self.engine
         if sub.closed or engine is None or engine.is_stopped:
             return 0
         sub.delivered += 1
@@ -86,7 +86,7 @@ cdef class FlowControlSink(Sink):
     """The sink of answers to flow control requests."""
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
-        cdef Intake engine = self.engine
+        cdef ConsumerInput engine = self.engine
         if sub.closed or engine is None or engine.is_stopped:
             return 0
         sub.delivered += 1
@@ -104,7 +104,7 @@ cdef uint64_t sequence_of(bytes headers, str name):
     return int(value) if value and value.isdigit() and len(value) < 19 else 0
 
 
-cdef class Intake(Reader):
+cdef class ConsumerInput(Reader):
     def __cinit__(self):
         self.postponed = []
         self.ack_sink = AckSink()

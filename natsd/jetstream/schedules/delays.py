@@ -45,7 +45,7 @@ from natsd.jetstream.schedules.delay import InvalidDelay, delayed_sequence, due_
 from natsd.jetstream.sourcing.receiving import OF_DELAYS, find_messages
 from natsd.jetstream.stream.answers import OwnMessageRefused
 from natsd.jetstream.stream.publishing import Ingest, Usage
-from natsd.jetstream.stream.state import Alarm, StreamCore
+from natsd.jetstream.stream.state import Alarm, StreamReaders
 from natsd.store.backup.frozen_store import FrozenStore
 from natsd.store.block.cold_block import ColdBlock
 from natsd.store.codec.records import StoredMessage
@@ -77,7 +77,7 @@ class DelayedEntry:
 class Delays:
     """Delayed messages of one stream; `begin` finds those that wait already."""
 
-    def __init__(self, core: StreamCore, ingest: Ingest, store: LogStore, usage: Usage) -> None:
+    def __init__(self, core: StreamReaders, ingest: Ingest, store: LogStore, usage: Usage) -> None:
         self._core = core
         self._ingest = ingest
         self._store = store

@@ -48,7 +48,7 @@ from natsd.jetstream.schedules.schedules_file import KnownSchedules, encode_sche
 from natsd.jetstream.sourcing.receiving import OF_SCHEDULES, find_messages
 from natsd.jetstream.stream.answers import OwnMessageRefused
 from natsd.jetstream.stream.publishing import Ingest
-from natsd.jetstream.stream.state import Alarm, StreamCore
+from natsd.jetstream.stream.state import Alarm, StreamReaders
 from natsd.store.block.cold_block import ColdBlock
 from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import MessageNotFound, StoreError, StoreUnavailable
@@ -86,7 +86,7 @@ class _Fired:
 class Schedules:
     """Schedules of one stream; `begin` finds the existing ones."""
 
-    def __init__(self, core: StreamCore, ingest: Ingest) -> None:
+    def __init__(self, core: StreamReaders, ingest: Ingest) -> None:
         self._core = core
         self._ingest = ingest
         self._alarm = Alarm(core.scheduler, self._due)

@@ -6,13 +6,13 @@ from natsd.core.routing cimport Message
 from natsd.jetstream.consumer.requests cimport Delivery
 from natsd.jetstream.stream.checks cimport Entry, PublishHeaders
 from natsd.jetstream.stream.publishing cimport Ingest
-from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.jetstream.stream.state cimport Actor, StreamReaders
 from natsd.store.log.message_log cimport MessageLog
 
 
 cdef class Receiver(Actor):
     cdef Ingest ingest
-    cdef StreamCore stream
+    cdef StreamReaders stream
     cdef MessageLog log
     cdef object told                    # called when `trouble` is set, and when it has caught up
     cdef readonly bint is_mirror

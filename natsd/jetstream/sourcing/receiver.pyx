@@ -31,7 +31,7 @@ from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from natsd.core.routing cimport Message, SubjectTransform, Subscription
 from natsd.jetstream.consumer.requests cimport Delivery, parse_delivery
 from natsd.jetstream.stream.checks cimport (
-    Counters, Entry, MESSAGE_ID, PublishHeaders, ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, TTL,
+    StreamCounters, Entry, MESSAGE_ID, PublishHeaders, ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, TTL,
     find_publish_headers, header_given,
 )
 from natsd.jetstream.stream.publishing cimport Ingest, ROOM
@@ -261,7 +261,7 @@ cdef class Receiver(Actor):
 
     cdef bytes count(self, Entry* entry):
         """Merge a counter's total into this stream's (ADR-49); return an error or None."""
-        cdef Counters counters = self.ingest.counters
+        cdef StreamCounters counters = self.ingest.counters
         cdef bytes refused = counters.count_sourced(entry)
         if refused is not None and counters.wanted is not None:
             self.ingest.preconditions.fetch(counters.wanted)
@@ -389,8 +389,8 @@ cdef class Receiver(Actor):
             self.fail(LOST)
         elif self.stream.visible >= self.control_wait:
             self.answer_control()
-        elif self not in self.stream.waiting:
-            self.stream.waiting.append(self)
+        elif self not in self.stream.waiting_actors:
+            self.stream.waiting_actors.append(self)
         return False
 
     cdef int answer_control(self) except -1:

@@ -27,7 +27,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
 from natsd.jetstream.stream.checks cimport (
-    Admission, BAD_LIFETIME, BATCH_ID, Batch, Counters, DELAY, EXPECTED_LAST_MESSAGE_ID,
+    Admission, BAD_LIFETIME, BATCH_ID, Batch, StreamCounters, DELAY, EXPECTED_LAST_MESSAGE_ID,
     EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
     Entry, HeaderValue, INCREMENT, InflightBatches, Lifetime, MESSAGE_ID, NO_LIFETIME,
     Preconditions, PublishHeaders, ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, SCHEDULING_HEADERS, TEXT,
@@ -260,7 +260,7 @@ cdef class AtomicBatches(Admission):
 
     cdef bytes check(self, AtomicBatch batch, SoFar so_far):
         """Return the answer to a batch that is refused, else None. Raises StoreError."""
-        cdef Counters counters = self.ingest.counters
+        cdef StreamCounters counters = self.ingest.counters
         if counters is None:
             return self.check_all(batch, so_far)
         counters.begin_batch()

@@ -1,7 +1,7 @@
 """A stream's counters, for compiled callers."""
 
 from natsd.core.routing cimport SubjectTransform
-from natsd.jetstream.stream.state cimport StreamCore
+from natsd.jetstream.stream.state cimport StreamReaders
 from natsd.store.block.blocks cimport MsgBlock
 from natsd.store.codec.records cimport RecordView
 from natsd.store.log.message_log cimport MessageLog
@@ -10,7 +10,7 @@ from natsd.store.log.message_log cimport MessageLog
 cdef enum LastCount:            # what is known of the last total of a subject
     NONE = 0                    # the subject has no message
     KNOWN = 1
-    COLD_COUNT = 2              # `Counters.wanted` is the block, which is not in memory
+    COLD_COUNT = 2              # `StreamCounters.wanted` is the block, which is not in memory
     BROKEN = 3
 
 
@@ -19,8 +19,8 @@ cdef struct Room:               # a buffer that is reused
     Py_ssize_t length
 
 
-cdef class Counters:
-    cdef StreamCore stream
+cdef class StreamCounters:
+    cdef StreamReaders stream
     cdef MessageLog log
     cdef Preconditions preconditions
     cdef object publish         # Ingest.publish_internal

@@ -1,4 +1,4 @@
-"""Counters: each subject of a stream is a number, and a publish adds to it.
+"""StreamCounters: each subject of a stream is a number, and a publish adds to it.
 
     Nats-Incr: +5                 ─▶  {"val":"12"}     stored, and in the PubAck: "val":"12"
     Nats-Incr, Nats-Stream-Source ─▶  the total there, less what it was before, is added here
@@ -30,7 +30,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from natsd.core.routing cimport SubjectTransform
-from natsd.jetstream.stream.state cimport StreamCore
+from natsd.jetstream.stream.state cimport StreamReaders
 from natsd.store.block.blocks cimport COLD, FOUND, Found
 from natsd.store.log.message_log cimport DONE, NEEDS_BLOCK, Outcome
 
@@ -73,8 +73,8 @@ cdef inline HeaderValue value_of(bytes text):
     return HeaderValue(at=PyBytes_AS_STRING(text), length=PyBytes_GET_SIZE(text))
 
 
-cdef class Counters:
-    def __init__(self, StreamCore stream not None, publish not None):
+cdef class StreamCounters:
+    def __init__(self, StreamReaders stream not None, publish not None):
         """Keep `publish(subject, headers, data, reply)`, which publishes again what waited."""
         self.stream = stream
         self.log = stream.log

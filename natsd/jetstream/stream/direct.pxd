@@ -13,7 +13,7 @@ cdef struct Request:            # a queued request; its bytes follow it
 
 
 cdef class DirectGet(Actor):
-    cdef StreamCore stream
+    cdef StreamReaders stream
     cdef object ask             # callable(key, reply, headers, body) for all other requests
     cdef DirectAnswer answer
     cdef char* waiting          # queued requests, from `head` to `tail`

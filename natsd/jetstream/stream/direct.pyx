@@ -37,7 +37,7 @@ cdef class DirectGet(Actor):
     The wildcard of the second one is the subject whose last message is requested.
     """
 
-    def __init__(self, StreamCore stream not None, ask):
+    def __init__(self, StreamReaders stream not None, ask):
         self.stream = stream
         self.ask = ask
         self.answer = DirectAnswer(stream.name, stream.outlet)

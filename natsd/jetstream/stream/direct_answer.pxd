@@ -2,13 +2,13 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport MatchResult
 from natsd.store.codec.records cimport RecordView
 
 
 cdef class DirectAnswer:
-    cdef Outlet outlet
+    cdef AccountPublisher outlet
     cdef bytes intro            # the headers up to the value of Nats-Subject
     cdef char* block            # the header block that is being written
     cdef size_t room

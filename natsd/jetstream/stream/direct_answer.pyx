@@ -11,7 +11,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport MatchResult
 from natsd.store.codec.records cimport RecordView
 
@@ -35,7 +35,7 @@ cdef inline char* put_text(char* to, bytes text) noexcept:
 
 
 cdef class DirectAnswer:
-    def __init__(self, str stream not None, Outlet outlet not None):
+    def __init__(self, str stream not None, AccountPublisher outlet not None):
         self.outlet = outlet
         self.intro = f"Nats-Stream: {stream}\r\nNats-Subject: ".encode()
 

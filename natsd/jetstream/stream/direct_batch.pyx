@@ -10,7 +10,7 @@ Source: ADR-31; nats-server's `getDirectRequest` and `getDirectMulti`.
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport MatchResult
 from natsd.store.codec.records cimport RecordView
 from natsd.store.log.message_log cimport DONE, GONE, NEEDS_BLOCK, Outcome, PENDING
@@ -24,7 +24,8 @@ cdef enum:
 
 cdef class DirectBatch:
     def __init__(
-        self, StreamCore core not None, Outlet outlet not None, bytes reply not None, *,
+        self, StreamReaders core not None, AccountPublisher outlet not None,
+        bytes reply not None, *,
         int64_t messages, int64_t bytes_max, int64_t pending, bint is_bare,
     ):
         self.core = core

@@ -2,12 +2,12 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.jetstream.stream.state cimport Actor, StreamReaders
 from natsd.store.log.message_log cimport MessageLog
 
 
 cdef class MessageIds(Actor):
-    cdef StreamCore stream
+    cdef StreamReaders stream
     cdef MessageLog log
     cdef DuplicateWindow window
     cdef int64_t window_ns              # 0: there is no duplicate window

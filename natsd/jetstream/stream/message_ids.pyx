@@ -19,7 +19,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.jetstream.stream.state cimport Actor, StreamReaders
 from natsd.store.block.blocks cimport COLD, FOUND, Found
 from natsd.store.codec.records cimport RecordView
 
@@ -36,7 +36,7 @@ cdef int64_t SLICE_PAUSE_NS = 1_000_000
 
 
 cdef class MessageIds(Actor):
-    def __init__(self, StreamCore stream not None):
+    def __init__(self, StreamReaders stream not None):
         """Begin without a window; the last id is known if its message is in memory."""
         self.stream = stream
         self.log = stream.log

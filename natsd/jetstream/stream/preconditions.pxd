@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.jetstream.stream.state cimport StreamCore
+from natsd.jetstream.stream.state cimport StreamReaders
 
 
 cdef enum Lifetime:
@@ -12,13 +12,13 @@ cdef enum Lifetime:
 
 
 cdef class Preconditions:
-    cdef StreamCore stream
+    cdef StreamReaders stream
     cdef bytes name
     cdef bint allows_rollup
     cdef bint allows_lifetimes
     cdef int64_t lifetime_s_min     # shorter lifetimes are raised to it
     cdef bytes raised           # the header block with the lifetime that was raised last
-    cdef bint counts            # Counters checks increments
+    cdef bint counts            # StreamCounters checks increments
     cdef dict refusals          # ErrorId -> the answer, where it never varies
     cdef object fetching        # the task that fetches the block that a check needs, or None
 

@@ -26,7 +26,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
 from natsd.core.routing cimport subject_is_literal, subject_is_valid
-from natsd.jetstream.stream.state cimport StreamCore
+from natsd.jetstream.stream.state cimport StreamReaders
 from natsd.store.log.message_log cimport DONE, GONE, MessageLog, NEEDS_BLOCK, Outcome
 
 from natsd.core.quoting import quoted
@@ -68,7 +68,7 @@ cdef bint is_integer(bytes text):
 
 cdef class Preconditions:
     def __init__(
-        self, StreamCore stream not None, bint allows_rollup, bint allows_lifetimes=False,
+        self, StreamReaders stream not None, bint allows_rollup, bint allows_lifetimes=False,
         int64_t lifetime_s_min=0, bint counts=False,
     ):
         self.stream = stream

@@ -4,15 +4,15 @@ from libc.stdint cimport int64_t, uint64_t
 
 from natsd.core.routing cimport SubjectTransform
 from natsd.jetstream.stream.checks cimport (
-    AckQueue, Admission, Answer, AnswerKind, Counters, Entry, MessageIds, Preconditions,
+    AckQueue, Admission, Answer, AnswerKind, StreamCounters, Entry, MessageIds, Preconditions,
     PublishHeaders, Rollups, Scheduled,
 )
-from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.jetstream.stream.state cimport Actor, StreamReaders
 from natsd.store.log.message_log cimport MessageLog
 
 
 cdef class Ingest(Actor):
-    cdef StreamCore stream
+    cdef StreamReaders stream
     cdef MessageLog log
     cdef Usage usage
     cdef int64_t counted_bytes          # bytes of the log that `usage` counts
@@ -25,7 +25,7 @@ cdef class Ingest(Actor):
     cdef int64_t max_msg_size           # -1: no limit
     cdef int64_t staged_bytes_max       # bytes of uncommitted batches
     cdef Preconditions preconditions
-    cdef readonly Counters counters     # None: the stream has no counters
+    cdef readonly StreamCounters counters     # None: the stream has no counters
     cdef SubjectTransform transform     # None: subjects stay as they are
     cdef Republisher republisher        # None: nothing is republished
     cdef bytes prefix                   # the beginning of every PubAck
@@ -41,7 +41,7 @@ cdef class Ingest(Actor):
     cdef readonly MessageIds message_ids
     cdef Rollups rollups
     cdef readonly Scheduled scheduled
-    cdef Backlog backlog
+    cdef WriteBackpressure backlog
     cdef AckQueue acks                  # answers, in the order of their messages
     cdef AckQueue busy                  # replies that are answered 429 at the end of the turn
     cdef char* text                     # the prefix of a PubAck, and room for the rest

@@ -35,13 +35,14 @@ from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from natsd.core.network cimport TracedMessage
 from natsd.core.routing cimport MatchResult, Message, SubjectTransform, Subscription, wire_bytes
 from natsd.jetstream.stream.checks cimport (
-    AckQueue, Admission, Answer, AnswerKind, BATCH_ID, Counters, DUPLICATE, ENDS_SCHEDULE, Entry,
+    AckQueue, Admission, Answer, AnswerKind, BATCH_ID, DUPLICATE, ENDS_SCHEDULE, Entry,
+    StreamCounters,
     HeaderValue, IS_DELAYED, MESSAGE_ID, MessageIds, NO_ROLLUP, Preconditions, PublishHeaders,
     REQUEST_INFO, ROLLUP, Rollups, SCHEDULER, SCHEDULE_NEXT, SCHEDULING_HEADERS, STORED,
     STORED_TEXT, STORED_WITH, Scheduled, TEXT, cut_header, find_header, find_publish_headers,
     has_status, header_given, rollup_of, strip_headers,
 )
-from natsd.jetstream.stream.state cimport Actor, INTEREST, StreamCore
+from natsd.jetstream.stream.state cimport Actor, INTEREST, StreamReaders
 from natsd.store.block.sendable cimport sendable_headers
 from natsd.store.codec.records cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
 from natsd.store.log.subjects cimport is_exact
@@ -69,7 +70,7 @@ DUPLICATE_REFUSED = b'{"duplicate":true}'
 
 
 cdef class Ingest(Actor):
-    def __init__(self, StreamCore stream not None, settings not None, Usage usage not None):
+    def __init__(self, StreamReaders stream not None, settings not None, Usage usage not None):
         """Count everything in the log as used from now on, until `release_usage`."""
         self.stream = stream
         self.log = stream.log
@@ -90,7 +91,7 @@ cdef class Ingest(Actor):
 
     def configure(self, settings not None) -> None:
         """Apply an IngestSettings. Raises InvalidMapping."""
-        cdef StreamCore stream = self.stream
+        cdef StreamReaders stream = self.stream
         cdef SubjectTransform transform = None
         self.finish_batch()
         cdef Republisher republisher = None
@@ -112,7 +113,7 @@ cdef class Ingest(Actor):
             settings.counts,
         )
         if settings.counts and self.counters is None:
-            self.counters = Counters(stream, self.publish_internal)
+            self.counters = StreamCounters(stream, self.publish_internal)
         self.is_memory = settings.is_memory
         self.no_ack = settings.no_ack
         self.is_sealed = settings.sealed
@@ -124,7 +125,7 @@ cdef class Ingest(Actor):
         )
         self.scheduled.configure(rules, self.preconditions)
         self.message_ids.set_window(settings.duplicate_window_ns)
-        self.backlog = Backlog(
+        self.backlog = WriteBackpressure(
             stream.scheduler.reactor, settings.buffered_msgs_max, settings.buffered_bytes_max,
             self.log.edges.last, self.acks, republisher,
         )

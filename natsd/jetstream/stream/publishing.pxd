@@ -2,6 +2,6 @@
 
 include "usage.pxd"
 include "republish.pxd"
-include "backlog.pxd"
+include "write_backpressure.pxd"
 include "fast_reply.pxd"
 include "publish.pxd"

@@ -2,9 +2,9 @@ from collections.abc import Callable
 from typing import Final
 
 from natsd.core.network import TracedMessage
-from natsd.jetstream.stream.checks import Admission, Counters, MessageIds, Scheduled
+from natsd.jetstream.stream.checks import Admission, MessageIds, Scheduled, StreamCounters
 from natsd.jetstream.stream.settings import IngestSettings
-from natsd.jetstream.stream.state import Actor, StreamCore
+from natsd.jetstream.stream.state import Actor, StreamReaders
 from natsd.store.errors import StoreError
 
 class Usage:
@@ -28,7 +28,7 @@ class Usage:
     def file_reserved(self) -> int: ...
 
 class Republisher(Actor): ...
-class Backlog: ...
+class WriteBackpressure: ...
 
 def fast_reply(reply: bytes) -> tuple[bytes, int, int, bool, int] | None: ...
 
@@ -42,11 +42,11 @@ class Ingest(Actor):
     fast_batches: Admission | None
     message_ids: MessageIds
     scheduled: Scheduled
-    counters: Counters | None
+    counters: StreamCounters | None
     expiring: Callable[[int], None] | None
     failing: Callable[[StoreError], None] | None
 
-    def __init__(self, stream: StreamCore, settings: IngestSettings, usage: Usage) -> None: ...
+    def __init__(self, stream: StreamReaders, settings: IngestSettings, usage: Usage) -> None: ...
     def configure(self, settings: IngestSettings) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...

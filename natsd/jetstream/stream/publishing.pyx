@@ -2,6 +2,6 @@
 
 include "usage.pyx"
 include "republish.pyx"
-include "backlog.pyx"
+include "write_backpressure.pyx"
 include "fast_reply.pyx"
 include "publish.pyx"

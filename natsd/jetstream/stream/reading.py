@@ -13,7 +13,7 @@ Source: ADR-31; nats-server's `jsMsgGetRequest` and `getDirectRequest`.
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from natsd.jetstream.stream.state import StreamCore
+from natsd.jetstream.stream.state import StreamReaders
 from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import MessageNotFound, StoreEOF
 from natsd.store.log_store import LogStore
@@ -39,7 +39,7 @@ class Wanted(Protocol):
         """Time of the start, in ns since 1970."""
 
 
-async def find_message(core: StreamCore, wanted: Wanted) -> StoredMessage:
+async def find_message(core: StreamReaders, wanted: Wanted) -> StoredMessage:
     """Return the message that the fields name. Raises MessageNotFound or StoreEOF."""
     store: LogStore = core.store
     if wanted.last_by_subj:
@@ -54,7 +54,7 @@ async def find_message(core: StreamCore, wanted: Wanted) -> StoredMessage:
     return await store.load(sequence)
 
 
-async def next_message(core: StreamCore, pattern: str, sequence: int) -> StoredMessage:
+async def next_message(core: StreamReaders, pattern: str, sequence: int) -> StoredMessage:
     """Return the first durable match at or after `sequence`. Raises StoreEOF."""
     message, _ = await core.store.load_next(pattern, sequence)
     if message.sequence > core.visible:
@@ -62,7 +62,7 @@ async def next_message(core: StreamCore, pattern: str, sequence: int) -> StoredM
     return message
 
 
-async def _last(core: StreamCore, store: LogStore, pattern: str) -> StoredMessage:
+async def _last(core: StreamReaders, store: LogStore, pattern: str) -> StoredMessage:
     message = await _cached_first(store.load_last_cached, store.load_last, pattern)
     if message.sequence > core.visible:
         await store.synced()

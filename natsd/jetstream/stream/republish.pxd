@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from natsd.core.routing cimport SubjectTransform
-from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.jetstream.stream.state cimport Actor, StreamReaders
 from natsd.store.codec.records cimport RecordView
 
 
@@ -14,7 +14,7 @@ cdef struct Republished:
 
 
 cdef class Republisher(Actor):
-    cdef StreamCore stream
+    cdef StreamReaders stream
     cdef readonly object settings       # RepublishSettings
     cdef SubjectTransform transform
     cdef bint headers_only

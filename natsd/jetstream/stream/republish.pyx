@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from natsd.core.routing cimport SubjectTransform, subject_is_literal, subject_is_valid
-from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.jetstream.stream.state cimport Actor, StreamReaders
 from natsd.store.block.blocks cimport COLD, FOUND, Found, MsgBlock
 from natsd.store.codec.records cimport RecordView
 
@@ -29,7 +29,7 @@ cdef enum:
 
 
 cdef class Republisher(Actor):
-    def __init__(self, StreamCore stream not None, settings not None):
+    def __init__(self, StreamReaders stream not None, settings not None):
         """Take RepublishSettings. Raises InvalidMapping."""
         self.stream = stream
         self.settings = settings

@@ -2,12 +2,12 @@
 
 from libc.stdint cimport uint64_t
 
-from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.jetstream.stream.state cimport Actor, StreamReaders
 from natsd.store.log.message_log cimport MessageLog
 
 
 cdef class Rollups:
-    cdef StreamCore stream
+    cdef StreamReaders stream
     cdef MessageLog log
     cdef AckQueue acks                  # with the answers that wait for a rollup to end
     cdef Actor ingest                   # submitted when a rollup ended

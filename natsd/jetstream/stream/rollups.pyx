@@ -14,7 +14,7 @@ import collections
 from libc.stdint cimport int64_t, uint64_t
 
 from natsd.core.routing cimport subject_is_literal
-from natsd.jetstream.stream.state cimport Actor, StreamCore
+from natsd.jetstream.stream.state cimport Actor, StreamReaders
 from natsd.store.log.message_log cimport DONE
 
 from natsd.store.errors import StoreError
@@ -28,7 +28,7 @@ cdef enum:
 
 cdef class Rollups:
     def __init__(
-        self, StreamCore stream not None, AckQueue acks not None, Actor ingest not None
+        self, StreamReaders stream not None, AckQueue acks not None, Actor ingest not None
     ):
         self.stream = stream
         self.log = stream.log

@@ -1,8 +1,9 @@
 """SlotReaders: a memo from a subject's slot to the readers whose filters match it.
 
 ReaderFilters are the filters of one reader. There may be 20,000 of them, so they come into the
-stream's SubList, and leave it, in steps (core.pyx). One pointer, `reader`, says whether they are in
-force: it is set when the last filter is in, and cleared before the first one is taken out.
+stream's SubList, and leave it, in steps (stream_readers.pyx). One pointer, `reader`, says whether
+they are in force: it is set when the last filter is in, and cleared before the first one is taken
+out.
 
 Promise
 - Filters that are not in force match nothing.

@@ -3,7 +3,7 @@
 include "timestamp.pxd"
 include "scheduler.pxd"
 include "slot_readers.pxd"
-include "core.pxd"
+include "stream_readers.pxd"
 include "direct_answer.pxd"
 include "direct_batch.pxd"
 include "direct.pxd"

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from natsd.core.network import Outlet, Reactor
+from natsd.core.network import AccountPublisher, Reactor
 from natsd.core.routing import Sink
 from natsd.core.steps import Steps
 from natsd.store.block.blocks import MsgBlock
@@ -58,18 +58,18 @@ class CallbackReader(Reader):
     def await_more(self) -> None: ...
     def acked(self, sequence: int) -> None: ...
 
-class StreamCore(Actor):
+class StreamReaders(Actor):
     name: str
     store: LogStore
     log: MessageLog
-    outlet: Outlet
+    outlet: AccountPublisher
     scheduler: Scheduler
     visible: int
     rollbacks: int
     kept_through: int
 
     def __init__(
-        self, name: str, store: LogStore, outlet: Outlet, scheduler: Scheduler
+        self, name: str, store: LogStore, outlet: AccountPublisher, scheduler: Scheduler
     ) -> None: ...
     def list_filters(self, filters: Sequence[str]) -> Steps[ReaderFilters]: ...
     def unlist(self, wanted: ReaderFilters) -> None: ...
@@ -100,8 +100,8 @@ class DirectBatch:
 
     def __init__(
         self,
-        core: StreamCore,
-        outlet: Outlet,
+        core: StreamReaders,
+        outlet: AccountPublisher,
         reply: bytes,
         *,
         messages: int,
@@ -139,7 +139,7 @@ class DirectBatch:
 
 class DirectGet(Sink):
     def __init__(
-        self, stream: StreamCore, ask: Callable[[bytes, bytes, bytes, bytes], object]
+        self, stream: StreamReaders, ask: Callable[[bytes, bytes, bytes, bytes], object]
     ) -> None: ...
     @property
     def dropped(self) -> int: ...

@@ -3,7 +3,7 @@
 include "timestamp.pyx"
 include "scheduler.pyx"
 include "slot_readers.pyx"
-include "core.pyx"
+include "stream_readers.pyx"
 include "visible_state.pyx"
 include "direct_answer.pyx"
 include "direct_batch.pyx"

@@ -56,7 +56,7 @@ from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_
 from natsd.jetstream.stream.markers import replace_expired
 from natsd.jetstream.stream.publishing import Ingest
 from natsd.jetstream.stream.reading import find_message
-from natsd.jetstream.stream.state import StreamCore
+from natsd.jetstream.stream.state import StreamReaders
 from natsd.jetstream.stream.storage import open_store
 from natsd.store.errors import (
     DamagedEncoding,
@@ -95,7 +95,9 @@ class Stream:
         self.created_ns = created_ns
         self.store = store
         self.consumers: dict[str, Consumer] = {}
-        self.core: StreamCore = StreamCore(config.name, store, account.outlet, jetstream.scheduler)
+        self.core: StreamReaders = StreamReaders(
+            config.name, store, account.outlet, jetstream.scheduler
+        )
         self.offline_consumers = OfflineConsumers(self.core)
         self.core.set_retention(config.retention.value)
         settings = ingest_settings(config, jetstream.options, account.claims)

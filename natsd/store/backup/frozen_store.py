@@ -1,6 +1,6 @@
 """A view of a file store as of one commit, which can be read slowly while the store goes on.
 
-    freeze ─▶ in a job of BlockCare: a commit is taken ─▶ the live messages are noted
+    freeze ─▶ in a job of Compactor: a commit is taken ─▶ the live messages are noted
                                      it is written     ─▶ its files get second names in `directory`
     image  ─▶ a thread reads a file, verifies it, and leaves out what is not live
     release ─▶ the second names are removed, and postponed erasures are carried out
@@ -31,8 +31,8 @@ from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import DiskFile
 from natsd.store.disk.holes import Contents, is_unreadable, read_around
 from natsd.store.errors import StoreClosed
-from natsd.store.log.message_log import JournaledLog
-from natsd.store.maintenance.compaction import BlockCare
+from natsd.store.log.message_log import TransactionalLog
+from natsd.store.maintenance.compaction import Compactor
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import StoreState
 
@@ -68,10 +68,10 @@ class FrozenStore:
     def __init__(
         self,
         volume: Volume,
-        log: JournaledLog,
+        log: TransactionalLog,
         blocks: StoredBlocks,
         commits: FileCommits,
-        care: BlockCare,
+        care: Compactor,
         directory: Path,
         at_moment: Moment,
     ) -> None:
@@ -96,7 +96,7 @@ class FrozenStore:
         return len(self._blocks)
 
     async def take(self) -> None:
-        """Freeze the store. Call it in a job of BlockCare; raises StoreError or OSError."""
+        """Freeze the store. Call it in a job of Compactor; raises StoreError or OSError."""
         self._check()
         self._care.hold_erasures()
         self._holds = True

@@ -10,7 +10,7 @@ cpdef enum State:
     DEAD = 3                    # nothing will be written any more
 
 
-cdef class Attached:
+cdef class CommitSourceState:
     cdef readonly object source
     cdef readonly bint is_synced_at_once
     cdef readonly int64_t buffered_bytes_max
@@ -23,7 +23,7 @@ cdef class Attached:
     cdef public list waiters
 
 
-cdef class Round:
+cdef class CommitBatch:
     cdef readonly list taken
     cdef readonly int64_t journal_bytes_max
     cdef public bint is_in_journal

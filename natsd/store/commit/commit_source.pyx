@@ -3,7 +3,8 @@
     IDLE ──take──▶ OUT ──commit──▶ IDLE        FULL: the store is out of space
                     └──failed──▶ FULL, DEAD    DEAD: nothing will be written any more
 
-A Round is a set of extents on their way to their files and, unless they are large, to the journal.
+A CommitBatch is a set of extents on their way to their files and, unless they are large, to the
+journal.
 
 This is compiled because a thousand streams may commit at once: the event loop's work for each of
 them is here, in file_commits.pyx and in the log.
@@ -18,7 +19,7 @@ from natsd.store.wal.entries cimport Extent, add_writing
 _logger = logging.getLogger("natsd.store.commit.committer")
 
 
-cdef class Attached:
+cdef class CommitSourceState:
     """A source with its commit state."""
 
     def __init__(
@@ -79,8 +80,8 @@ cdef class Attached:
                 waiter.set_result(None)
 
 
-cdef class Round:
-    """A set of extents that are written together; `taken` is a list of (Attached, Extent)."""
+cdef class CommitBatch:
+    """A set of extents that are written together; `taken` lists (CommitSourceState, Extent)."""
 
     def __init__(self, list taken not None, int64_t journal_bytes_max):
         self.taken = taken
@@ -97,7 +98,7 @@ cdef class Round:
     def small(self) -> list:
         """Return the extents for the journal; larger ones are synced, not written twice."""
         cdef Extent extent
-        cdef Attached attached
+        cdef CommitSourceState attached
         cdef list small = []
         for attached, extent in self.taken:
             if extent.size <= self.journal_bytes_max:
@@ -107,7 +108,7 @@ cdef class Round:
     def commit_journaled(self) -> list:
         """Answer the extents in the journal, which is on disk; return the others."""
         cdef Extent extent
-        cdef Attached attached
+        cdef CommitSourceState attached
         cdef list large = []
         for attached, extent in self.taken:
             if extent.size <= self.journal_bytes_max:
@@ -124,7 +125,7 @@ def write_extent(job, Extent extent not None) -> None:
 
 def idle_sources(dict dirty not None) -> tuple:
     """Return the idle ones of the dirty sources: (synced at once, synced later)."""
-    cdef Attached attached
+    cdef CommitSourceState attached
     cdef list at_once = []
     cdef list later = []
     for attached in dirty.values():

@@ -8,7 +8,7 @@ from natsd.store.block.stored_blocks import StoredBlock, StoredBlocks
 from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import CommitJob, DiskFile
 from natsd.store.errors import StoreError
-from natsd.store.log.message_log import JournaledLog
+from natsd.store.log.message_log import TransactionalLog
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import DurabilityListener
 from natsd.store.wal.entries import CommitSource, Extent
@@ -19,7 +19,7 @@ class State(enum.IntEnum):
     FULL = 2
     DEAD = 3
 
-class Attached:
+class CommitSourceState:
     source: CommitSource
     is_synced_at_once: bool
     buffered_bytes_max: int
@@ -45,18 +45,20 @@ class Attached:
     def is_over_limit(self) -> bool: ...
     def wake(self) -> None: ...
 
-class Round:
-    taken: list[tuple[Attached, Extent]]
+class CommitBatch:
+    taken: list[tuple[CommitSourceState, Extent]]
     is_in_journal: bool
-    def __init__(self, taken: list[tuple[Attached, Extent]], journal_bytes_max: int) -> None: ...
+    def __init__(
+        self, taken: list[tuple[CommitSourceState, Extent]], journal_bytes_max: int
+    ) -> None: ...
     def add_writing(self, job: CommitJob) -> None: ...
-    def small(self) -> list[tuple[Attached, Extent]]: ...
-    def commit_journaled(self) -> list[tuple[Attached, Extent]]: ...
+    def small(self) -> list[tuple[CommitSourceState, Extent]]: ...
+    def commit_journaled(self) -> list[tuple[CommitSourceState, Extent]]: ...
 
 def write_extent(job: CommitJob, extent: Extent) -> None: ...
 def idle_sources(
-    dirty: dict[CommitSource, Attached],
-) -> tuple[list[Attached], list[Attached]]: ...
+    dirty: dict[CommitSource, CommitSourceState],
+) -> tuple[list[CommitSourceState], list[CommitSourceState]]: ...
 
 @dataclass
 class Durable:
@@ -66,14 +68,14 @@ class Durable:
     full: list[StoredBlock]
     erased: SequenceSet | None
 
-class Aftermath(Protocol):
+class PostCommitWork(Protocol):
     """The part of a store that does the work that must wait until a commit is on disk."""
 
     def on_disk(self, durable: Durable) -> None: ...
     def committed(self) -> None: ...
 
 class FileCommits(CommitSource):
-    log: JournaledLog
+    log: TransactionalLog
     blocks: StoredBlocks
     durable_sequence: int
     number: int
@@ -87,9 +89,9 @@ class FileCommits(CommitSource):
     def __init__(
         self,
         volume: Volume,
-        log: JournaledLog,
+        log: TransactionalLog,
         blocks: StoredBlocks,
-        aftermath: Aftermath,
+        aftermath: PostCommitWork,
         *,
         number: int,
     ) -> None: ...

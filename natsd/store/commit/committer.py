@@ -41,13 +41,19 @@ from pathlib import Path
 from typing import cast
 
 from natsd.core.network import Reactor
-from natsd.store.commit.commits import Attached, Round, State, idle_sources, write_extent
-from natsd.store.disk.disk import CommitJob, Disk, DiskFile, below, is_passing
+from natsd.store.commit.commits import (
+    CommitBatch,
+    CommitSourceState,
+    State,
+    idle_sources,
+    write_extent,
+)
+from natsd.store.disk.disk import CommitJob, Disk, DiskFile, below, is_transient
 from natsd.store.disk.sync_pass import Outcome, SyncPass
 from natsd.store.errors import StoreFull, StoreReadOnly
 from natsd.store.wal.driver import JournalDriver
 from natsd.store.wal.entries import CommitSource, Extent
-from natsd.store.wal.write_ahead_log import Journal
+from natsd.store.wal.write_ahead_log import WriteAheadLog
 
 THREADS = 4
 ROUND_SOURCES_MAX = 512
@@ -85,7 +91,7 @@ class Committer:
     def __init__(
         self,
         disk: Disk,
-        journal: Journal | None = None,
+        journal: WriteAheadLog | None = None,
         *,
         threads: int = THREADS,
         sync_interval_s: float = 0,
@@ -115,17 +121,21 @@ class Committer:
         self._sync_interval_s = sync_interval_s
         self._timer_s = sync_interval_s if sync_interval_s > 0 else LATER_S
         self._loop = loop
-        self._attached: dict[CommitSource, Attached] = {}
-        self._dirty: dict[CommitSource, Attached] = {}
+        self._attached: dict[CommitSource, CommitSourceState] = {}
+        self._dirty: dict[CommitSource, CommitSourceState] = {}
         self._is_scheduled = False
         self._is_closing = False
         self._is_closed = False
-        self._round: Round | None = None  # the round that is being written with the journal
-        self._writing: Round | None = None  # the round that is acknowledged without a sync
-        self._owners: dict[Path, Attached] = {}  # sources of the files that may be in the journal
+        self._round: CommitBatch | None = None  # the round that is being written with the journal
+        self._writing: CommitBatch | None = None  # the round that is acknowledged without a sync
+        self._owners: dict[
+            Path, CommitSourceState
+        ] = {}  # sources of the files that may be in the journal
         self._progress: list[asyncio.Future[None]] = []
-        self._unsynced: dict[Path, tuple[DiskFile, Attached]] = {}
-        self._passing: dict[Path, tuple[DiskFile, Attached]] = {}  # the timer's sync is under way
+        self._unsynced: dict[Path, tuple[DiskFile, CommitSourceState]] = {}
+        self._passing: dict[
+            Path, tuple[DiskFile, CommitSourceState]
+        ] = {}  # the timer's sync is under way
         self._timer_pass: SyncPass | None = None
         self._timer: asyncio.TimerHandle | None = None
         if loop is not None:
@@ -147,7 +157,9 @@ class Committer:
         limit.
         """
         at_once = sync is Sync.ALWAYS or (sync is Sync.AS_SET and self._sync_interval_s <= 0)
-        self._attached[source] = Attached(source, at_once, buffered_bytes_max, buffered_msgs_max)
+        self._attached[source] = CommitSourceState(
+            source, at_once, buffered_bytes_max, buffered_msgs_max
+        )
 
     def detach(self, source: CommitSource) -> None:
         """Stop serving the source; it must have no extent out, and its files must be settled."""
@@ -242,14 +254,14 @@ class Committer:
             if sync_pass is not None:
                 sync_pass.go_on()
 
-    def _begin_unsynced(self, ready: list[Attached]) -> None:
+    def _begin_unsynced(self, ready: list[CommitSourceState]) -> None:
         if len(ready) <= HERE_SOURCES_MAX:
             for attached in ready:
                 self._start_unsynced(attached)
         elif self._writing is None:
             self._start_writing(self._take_some(ready))
 
-    def _begin_synced(self, ready: list[Attached]) -> None:
+    def _begin_synced(self, ready: list[CommitSourceState]) -> None:
         free = self._threads - len(self._syncing)
         if len(ready) <= free or self._journal is None or not self._journal.is_usable:
             for attached in ready:  # all, since some may have nothing to write now
@@ -259,7 +271,7 @@ class Committer:
         elif not self._journal.is_writing and not self._journal.must_wait:
             self._start_round(self._take_some(ready))
 
-    def _take(self, attached: Attached) -> Extent | None:
+    def _take(self, attached: CommitSourceState) -> Extent | None:
         """Take the source's extent; None if it has none or failed to give one."""
         self._dirty.pop(attached.source, None)
         try:
@@ -269,7 +281,9 @@ class Committer:
             self._kill(attached, error)
             return None
 
-    def _take_some(self, ready: Sequence[Attached]) -> list[tuple[Attached, Extent]]:
+    def _take_some(
+        self, ready: Sequence[CommitSourceState]
+    ) -> list[tuple[CommitSourceState, Extent]]:
         """Take the extents of the first ROUND_SOURCES_MAX sources; the others follow later."""
         first = ready[:ROUND_SOURCES_MAX]
         taken = [(a, extent) for a in first if (extent := self._take(a)) is not None]
@@ -284,7 +298,7 @@ class Committer:
 
     # ---- few are dirty: each file is synced
 
-    def _start_direct(self, attached: Attached) -> None:
+    def _start_direct(self, attached: CommitSourceState) -> None:
         extent = self._take(attached)
         if extent is None:
             return
@@ -306,7 +320,7 @@ class Committer:
         else:
             callback()
 
-    def _direct_done(self, attached: Attached, extent: Extent, job: CommitJob) -> None:
+    def _direct_done(self, attached: CommitSourceState, extent: Extent, job: CommitJob) -> None:
         self._syncing.discard(extent.file)
         if job.error is not None:
             self._fail(attached, extent, job.error, job.failed_sync)
@@ -315,18 +329,18 @@ class Committer:
 
     # ---- many are dirty: one sync of the journal
 
-    def _start_round(self, taken: list[tuple[Attached, Extent]]) -> None:
+    def _start_round(self, taken: list[tuple[CommitSourceState, Extent]]) -> None:
         """Submit one job that writes all extents, then the small ones once more to the journal."""
         if not taken:
             return
-        current = Round(taken, JOURNAL_EXTENT_BYTES_MAX)
+        current = CommitBatch(taken, JOURNAL_EXTENT_BYTES_MAX)
         job = self._workers.job(partial(self._round_done, current))
         current.add_writing(job)
         self._add_journal(job, current)
         self._round = current
         self._workers.submit(job)
 
-    def _add_journal(self, job: CommitJob, current: Round) -> None:
+    def _add_journal(self, job: CommitJob, current: CommitBatch) -> None:
         assert self._journal is not None
         small = current.small()
         if not small or not self._journal.add_write(job, [extent for _, extent in small]):
@@ -335,7 +349,7 @@ class Committer:
         for attached, extent in small:
             self._owners[extent.file.path] = attached
 
-    def _round_done(self, current: Round, job: CommitJob) -> None:
+    def _round_done(self, current: CommitBatch, job: CommitJob) -> None:
         """Answer the sources in the journal; sync the files of the others."""
         assert self._journal is not None
         self._round = None
@@ -346,7 +360,7 @@ class Committer:
         for attached, extent in current.commit_journaled() if is_in_journal else current.taken:
             self._sync_written(attached, extent)
 
-    def _round_failed(self, current: Round, job: CommitJob) -> None:
+    def _round_failed(self, current: CommitBatch, job: CommitJob) -> None:
         """Fail the sources whose files could not be written; write the journal for the others.
 
         The job wrote nothing to the journal, since a part before it failed.
@@ -354,7 +368,7 @@ class Committer:
         assert self._journal is not None
         if current.is_in_journal:
             self._journal.not_written()
-        again = Round(self._fail_parts(current, job), JOURNAL_EXTENT_BYTES_MAX)
+        again = CommitBatch(self._fail_parts(current, job), JOURNAL_EXTENT_BYTES_MAX)
         job = self._workers.job(partial(self._round_done, again))
         self._add_journal(job, again)
         if again.is_in_journal:
@@ -363,7 +377,9 @@ class Committer:
         else:
             self._round_done(again, job)
 
-    def _fail_parts(self, current: Round, job: CommitJob) -> list[tuple[Attached, Extent]]:
+    def _fail_parts(
+        self, current: CommitBatch, job: CommitJob
+    ) -> list[tuple[CommitSourceState, Extent]]:
         """Fail the sources whose files could not be written; return the written ones."""
         failed = {index: (error, is_sync) for index, error, is_sync in job.failures}
         others = []
@@ -374,14 +390,14 @@ class Committer:
                 others.append((attached, extent))
         return others
 
-    def _sync_written(self, attached: Attached, extent: Extent) -> None:
+    def _sync_written(self, attached: CommitSourceState, extent: Extent) -> None:
         if attached.state == State.OUT:
             job = self._workers.job(partial(self._direct_done, attached, extent))
             self._submit_sync(extent.file, job)
 
     # ---- commits that are acknowledged before their sync
 
-    def _start_unsynced(self, attached: Attached) -> None:
+    def _start_unsynced(self, attached: CommitSourceState) -> None:
         extent = self._take(attached)
         if extent is None:
             return
@@ -391,16 +407,16 @@ class Committer:
             done = partial(self._interval_done, attached, extent)
             self._workers.submit(self._writing_job(extent, done))
 
-    def _start_writing(self, taken: list[tuple[Attached, Extent]]) -> None:
+    def _start_writing(self, taken: list[tuple[CommitSourceState, Extent]]) -> None:
         """Submit one job for many sources; sources that become dirty meanwhile share the next."""
         if not taken:
             return
-        self._writing = Round(taken, JOURNAL_EXTENT_BYTES_MAX)
+        self._writing = CommitBatch(taken, JOURNAL_EXTENT_BYTES_MAX)
         job = self._workers.job(partial(self._all_written, self._writing))
         self._writing.add_writing(job)
         self._workers.submit(job)
 
-    def _all_written(self, current: Round, job: CommitJob) -> None:
+    def _all_written(self, current: CommitBatch, job: CommitJob) -> None:
         self._writing = None
         for attached, extent in self._fail_parts(current, job):
             self._written_unsynced(attached, extent)
@@ -421,7 +437,7 @@ class Committer:
             and self._clock_ns() >= self._threads_until_ns
         )
 
-    def _write_here(self, attached: Attached, extent: Extent) -> None:
+    def _write_here(self, attached: CommitSourceState, extent: Extent) -> None:
         start_ns = self._clock_ns()
         try:
             extent.file.pwrite(extent.data, extent.offset)
@@ -433,13 +449,13 @@ class Committer:
         if end_ns - start_ns > HERE_SLOW_NS:
             self._threads_until_ns = end_ns + HERE_PAUSE_NS
 
-    def _interval_done(self, attached: Attached, extent: Extent, job: CommitJob) -> None:
+    def _interval_done(self, attached: CommitSourceState, extent: Extent, job: CommitJob) -> None:
         if job.error is not None:
             self._fail(attached, extent, job.error, job.failed_sync)
         else:
             self._written_unsynced(attached, extent)
 
-    def _written_unsynced(self, attached: Attached, extent: Extent) -> None:
+    def _written_unsynced(self, attached: CommitSourceState, extent: Extent) -> None:
         self._unsynced[extent.file.path] = (extent.file, attached)
         attached.commit(False)
         if self._timer is None and self._loop is not None:
@@ -465,7 +481,7 @@ class Committer:
     def _file_passing(self, path: Path) -> DiskFile | None:
         return self._passing[path][0] if path in self._passing else None
 
-    def _timer_pass_done(self, commits: list[tuple[Attached, int]]) -> None:
+    def _timer_pass_done(self, commits: list[tuple[CommitSourceState, int]]) -> None:
         self._timer_pass = None
         self._passing = {}
         for attached, count in commits:
@@ -476,24 +492,28 @@ class Committer:
 
     # ---- failures
 
-    def _fail(self, attached: Attached, extent: Extent, error: OSError, failed_sync: bool) -> None:
+    def _fail(
+        self, attached: CommitSourceState, extent: Extent, error: OSError, failed_sync: bool
+    ) -> None:
         """Cut the file back if a failed write may pass later; otherwise end the source."""
-        if not is_passing(error) or failed_sync:
+        if not is_transient(error) or failed_sync:
             self._kill(attached, error)
             if failed_sync:
                 self._sync_failed(extent.file)
             return
         self._start_cut(attached, extent, error)
 
-    def _start_cut(self, attached: Attached, extent: Extent, error: OSError) -> None:
+    def _start_cut(self, attached: CommitSourceState, extent: Extent, error: OSError) -> None:
         cut = self._workers.job(partial(self._cut, attached, extent, error))
         cut.truncate(extent.file, extent.offset)
         self._workers.submit(cut)
 
-    def _cut(self, attached: Attached, extent: Extent, error: OSError, job: CommitJob) -> None:
+    def _cut(
+        self, attached: CommitSourceState, extent: Extent, error: OSError, job: CommitJob
+    ) -> None:
         """Tell the source StoreFull after its file was cut back, and look for space later."""
         if job.error is not None:
-            if is_passing(job.error) and self._loop is not None and not self._is_closing:
+            if is_transient(job.error) and self._loop is not None and not self._is_closing:
                 self._loop.call_later(PROBE_S, self._start_cut, attached, extent, error)
             else:
                 self._kill(attached, job.error)
@@ -506,7 +526,7 @@ class Committer:
             if self._loop is not None:
                 self._loop.call_later(PROBE_S, self._look_for_space, attached)
 
-    def _look_for_space(self, attached: Attached) -> None:
+    def _look_for_space(self, attached: CommitSourceState) -> None:
         """Try to reserve the space that the failed extent needed."""
         if self._is_closed or attached.is_probing:
             return
@@ -516,7 +536,7 @@ class Committer:
             job.allocate(*attached.probe)
             self._workers.submit(job)
 
-    def _looked_for_space(self, attached: Attached, job: CommitJob) -> None:
+    def _looked_for_space(self, attached: CommitSourceState, job: CommitJob) -> None:
         attached.is_probing = False
         if attached.state != State.FULL:
             return
@@ -524,7 +544,7 @@ class Committer:
             attached.state = State.IDLE
             attached.error = attached.probe = None
             attached.answer(attached.source.resumed)
-        elif is_passing(job.error):
+        elif is_transient(job.error):
             if self._loop is not None:
                 self._loop.call_later(PROBE_S, self._look_for_space, attached)
         else:
@@ -548,7 +568,7 @@ class Committer:
         if self._journal is not None:
             self._journal.keep(file)
 
-    def _kill(self, attached: Attached, error: Exception) -> None:
+    def _kill(self, attached: CommitSourceState, error: Exception) -> None:
         """Make the source read-only for good, and tell it."""
         if attached.state == State.DEAD:
             return

@@ -3,7 +3,7 @@
     append …  changed() ─▶ committer ─▶ take_extent ─▶ log.take: a commit of one extent, or of one
                                         for each block that it spans, written one after the other
     all parts written    ─▶ committed   durable_sequence moves, `synced` returns
-    all of them on disk  ─▶ on_disk     blocks and bytes no longer needed go to `Aftermath`
+    all of them on disk  ─▶ on_disk     blocks and bytes no longer needed go to `PostCommitWork`
     a part failed        ─▶ failed      everything since the last commit is rolled back
 
 Promise
@@ -20,22 +20,20 @@ them is here, in attached.pyx and in the log.
 """
 
 import asyncio
-import logging
 from collections import deque
 
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.store.block.blocks cimport BlockExtent, MsgBlock
-from natsd.store.log.message_log cimport JournaledLog
+from natsd.store.log.message_log cimport TransactionalLog
 from natsd.store.wal.entries cimport Extent
 
-from natsd.store.disk.disk import is_passing
+from natsd.store.disk.disk import is_transient
 from natsd.store.errors import StoreFull, StoreReadOnly
 from natsd.store.wal.entries import grown_allocation
 
 RETRY_S = 1.0   # seconds until opening a block's file is tried again
-
 
 
 @cython.no_gc           # belong to no reference cycle, and there are many
@@ -84,7 +82,7 @@ class Durable:
 cdef class FileCommits:
     """The commits of one open FileStore, which creates it. A CommitSource."""
 
-    cdef readonly JournaledLog log
+    cdef readonly TransactionalLog log
     cdef readonly object blocks
     cdef readonly uint64_t durable_sequence
     cdef readonly uint64_t number           # of the last written commit
@@ -110,7 +108,9 @@ cdef class FileCommits:
     cdef set _tasks
     cdef list _orphans                      # begun blocks that were rolled back
 
-    def __init__(self, volume, JournaledLog log not None, blocks, aftermath, *, uint64_t number):
+    def __init__(
+        self, volume, TransactionalLog log not None, blocks, aftermath, *, uint64_t number
+    ):
         self.log = log
         self.blocks = blocks
         self.durable_sequence = log.edges.last
@@ -437,7 +437,7 @@ cdef class FileCommits:
             try:
                 return await self._volume.read(function, *arguments)
             except OSError as error:
-                if not is_passing(error):
+                if not is_transient(error):
                     raise
             await asyncio.sleep(RETRY_S)
 
@@ -487,7 +487,7 @@ cdef class FileCommits:
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
-        if is_passing(error):
+        if is_transient(error):
             self.failed(StoreFull(str(error)))
             asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
         elif not isinstance(self.error, StoreReadOnly):

@@ -35,7 +35,7 @@ from natsd.store.commit.committer import THREADS, Committer
 from natsd.store.disk.disk import Disk, Lock, make_directories, rename_removed, sync_names
 from natsd.store.errors import StoreReadOnly
 from natsd.store.wal.replay import Replayed, replay
-from natsd.store.wal.write_ahead_log import SEGMENT_BYTES_MAX, Journal
+from natsd.store.wal.write_ahead_log import SEGMENT_BYTES_MAX, WriteAheadLog
 
 LOCK_NAME = "natsd.lock"
 READERS = 4
@@ -98,7 +98,9 @@ class Volume:
         try:
             sync_names(disk, directory)
             replayed = replay(disk, directory)
-            journal = Journal(disk, directory, random_bytes, segment_bytes_max=journal_bytes_max)
+            journal = WriteAheadLog(
+                disk, directory, random_bytes, segment_bytes_max=journal_bytes_max
+            )
             committer = Committer(
                 disk,
                 journal,

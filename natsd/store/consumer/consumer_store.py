@@ -42,7 +42,7 @@ from natsd.store.consumer.consumer_files import (
 )
 from natsd.store.consumer.consumer_state import ConsumerOptions, ConsumerState
 from natsd.store.consumer.tracking import ConsumerTracker
-from natsd.store.disk.disk import DiskFile, is_passing
+from natsd.store.disk.disk import DiskFile, is_transient
 from natsd.store.errors import StoreClosed, StoreError, StoreFull, StoreReadOnly
 from natsd.store.wal.entries import CommitSource, Extent, grown_allocation
 
@@ -354,7 +354,7 @@ class ConsumerStore(CommitSource):
     def _not_written(self, error: Exception) -> None:
         """Tell the waiting callers that a file could not be written; retry if that may help."""
         self._anew = True
-        if is_passing(error):
+        if is_transient(error):
             self._retry = asyncio.get_running_loop().call_later(RETRY_S, self.resumed)
             self._fail(StoreFull(str(error)))
         else:

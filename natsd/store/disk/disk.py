@@ -258,7 +258,7 @@ def is_out_of_space(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in OUT_OF_SPACE
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Return whether the same call may succeed later.
 
     So it may if space, a descriptor or memory was lacking. Any other error means that the disk is

@@ -5,7 +5,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from natsd.store.block.blocks cimport BlockIndex
 
 
-cdef class SlotPresence:
+cdef class BlockBloomFilter:
     cdef uint64_t* words
     cdef uint64_t mask              # number of bits - 1
 
@@ -13,4 +13,4 @@ cdef class SlotPresence:
     cdef size_t memory_bytes(self) noexcept nogil
 
 
-cdef SlotPresence presence_of(const BlockIndex* index)
+cdef BlockBloomFilter presence_of(const BlockIndex* index)

@@ -1,4 +1,4 @@
-"""SlotPresence: a Bloom filter of the slots in a block, by which a search skips blocks.
+"""BlockBloomFilter: a Bloom filter of the slots in a block, by which a search skips blocks.
 
 Each slot sets two bits. The number of bits is a power of two, about eight bits for each message; if
 a block has few subjects, the filter is folded, half onto half, as long as at most an eighth of the
@@ -30,7 +30,7 @@ cdef inline uint64_t mixed(uint32_t slot) noexcept nogil:
     return (slot + <uint64_t> 1) * <uint64_t> 0x9E3779B97F4A7C15
 
 
-cdef class SlotPresence:
+cdef class BlockBloomFilter:
     """A Bloom filter of the slots in one block."""
 
     def __dealloc__(self):
@@ -46,8 +46,8 @@ cdef class SlotPresence:
         return (self.mask + 1) >> 3
 
 
-cdef SlotPresence presence_of(const BlockIndex* index):
-    cdef SlotPresence made = SlotPresence.__new__(SlotPresence)
+cdef BlockBloomFilter presence_of(const BlockIndex* index):
+    cdef BlockBloomFilter made = BlockBloomFilter.__new__(BlockBloomFilter)
     cdef uint64_t bits = BITS_MIN, mix, one, other
     cdef uint32_t place
     while bits < <uint64_t> index.messages * BITS_PER_MESSAGE and bits < BITS_MAX:
@@ -68,7 +68,7 @@ cdef SlotPresence presence_of(const BlockIndex* index):
     return made
 
 
-cdef int fold(SlotPresence made) except -1:
+cdef int fold(BlockBloomFilter made) except -1:
     """Halve the filter while it stays sparse enough.
 
     With one bit less in the mask, each bit of the upper half falls onto one of the lower half.

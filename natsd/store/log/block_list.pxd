@@ -10,7 +10,7 @@ cdef class BlockList:
     cdef list blocks
     cdef uint64_t* bases                # base_sequence of each block
     cdef list indexed                   # the blocks for which `presences` was made
-    cdef list presences                 # SlotPresence of each block; None: unknown
+    cdef list presences                 # BlockBloomFilter of each block; None: unknown
     cdef uint32_t room
     cdef uint32_t count
     cdef MsgBlock active                # the last block, which is appended to; None: no block
@@ -25,7 +25,7 @@ cdef class BlockList:
     # a block that has none.
     cdef bint may_have(self, uint32_t place, uint32_t slot) except -1
     cdef bint may_have_any(self, uint32_t place, SlotMarks marks) except -1
-    cdef SlotPresence presence(self, uint32_t place)
+    cdef BlockBloomFilter presence(self, uint32_t place)
 
     cdef int set(self, list blocks) except -1
     cdef int add(self, MsgBlock block) except -1

@@ -2,7 +2,8 @@
 
 A block covers the sequences from its base to just below the next block's. The bases stand in an
 array of their own, so that a search touches no block. Changes are rare (one per block) and copy the
-array. For each block but the active one a filter tells which slots it may have (slot_presence.pyx).
+array. For each block but the active one a filter tells which slots it may have
+(block_bloom_filter.pyx).
 """
 
 from cpython.list cimport PyList_GET_ITEM
@@ -51,11 +52,11 @@ cdef class BlockList:
         return found
 
     cdef bint may_have(self, uint32_t place, uint32_t slot) except -1:
-        cdef SlotPresence presence = self.presence(place)
+        cdef BlockBloomFilter presence = self.presence(place)
         return presence is None or presence.may_have(slot)
 
     cdef bint may_have_any(self, uint32_t place, SlotMarks marks) except -1:
-        cdef SlotPresence presence
+        cdef BlockBloomFilter presence
         cdef uint32_t at
         if marks.marked > FEW_SLOTS:
             return True
@@ -67,13 +68,13 @@ cdef class BlockList:
                 return True
         return False
 
-    cdef SlotPresence presence(self, uint32_t place):
+    cdef BlockBloomFilter presence(self, uint32_t place):
         """Return the block's filter of slots; None: unknown.
 
         The filter is made at the first call while the block's arrays are in memory; never for the
         active block, which still changes.
         """
-        cdef SlotPresence found = <SlotPresence> PyList_GET_ITEM(self.presences, place)
+        cdef BlockBloomFilter found = <BlockBloomFilter> PyList_GET_ITEM(self.presences, place)
         cdef MsgBlock block
         if found is None and place + 1 < self.count:
             block = self.at(place)
@@ -146,7 +147,7 @@ cdef class BlockList:
         return self.forget_active()
 
     cdef size_t presence_bytes(self) noexcept:
-        cdef SlotPresence each
+        cdef BlockBloomFilter each
         cdef size_t total = 0
         for each in self.presences:
             if each is not None:

@@ -33,7 +33,7 @@ cdef class MessageLog(ReadableLog):
     cdef object make_block
 
     cdef readonly bint is_undoable          # False: every change is durable at once
-    cdef Journal journal                    # None unless `is_undoable`
+    cdef UndoLog journal                    # None unless `is_undoable`
     cdef list replaced                      # states put away by `clear`, oldest first: see Replaced
     cdef readonly SequenceSet tombstones    # removals between first and last, for the next commit
     cdef readonly SequenceSet erasures      # removals whose bytes are to be overwritten
@@ -45,8 +45,8 @@ cdef class MessageLog(ReadableLog):
     cdef public bint needs_care             # a log without commits has dead bytes to free
     cdef object refusal                     # error raised for every change, or None
     cdef readonly bint is_behind            # a limit is not enforced yet: call `settle`
-    cdef dict crowded                       # slot -> birth of each subject over its limit
-    cdef public bint is_overcrowded         # more subjects are over it: `ThinSubjects` finds them
+    cdef dict over_limit                    # slot -> birth of each subject over its limit
+    cdef public bint is_overcrowded         # further subjects are over it (EnforcePerSubjectLimit)
     cdef uint64_t age_from                  # messages below this sequence never expire by age
     cdef bint is_together                   # appended messages belong to one batch
 
@@ -91,7 +91,7 @@ cdef class MessageLog(ReadableLog):
     cdef bint is_over(self) noexcept nogil
     cdef int enforce(self, uint64_t removals_max) except -1
     cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK
-    cdef Outcome put_off(self, int64_t slot) except? NEEDS_BLOCK
+    cdef Outcome defer(self, int64_t slot) except? NEEDS_BLOCK
     cdef int note_expiry(self, int64_t at_ns, uint64_t sequence) except -1
 
 
@@ -102,4 +102,4 @@ cdef class Replaced:
     cdef SubjectIndex subjects
     cdef SequenceSet dead
     cdef BlockList blocks
-    cdef Journal journal
+    cdef UndoLog journal

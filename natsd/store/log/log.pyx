@@ -5,7 +5,8 @@ readable_log.pyx has the queries, this file the changes. It has no file, no cloc
 
     append ─▶ refused by a limit, or ─▶ active block, index ─▶ removals that the limits ask for
 
-Changes are durable at once, or kept in a journal until they are: JournaledLog (journaled_log.pyx).
+Changes are durable at once, or kept in an undo log until they are: TransactionalLog
+(transactional_log.pyx).
 
 Promise
 - Every decision takes all changes so far into account, durable or not.
@@ -71,7 +72,7 @@ cdef class MessageLog:
         self.erasures = SequenceSet()
         self.erased = SequenceSet()
         self.replaced = []
-        self.crowded = {}
+        self.over_limit = {}
         self.sparse = set()
         self.take_limits(limits if limits is not None else Limits())
         memset(&self.edges, 0, sizeof(Edges))
@@ -81,7 +82,7 @@ cdef class MessageLog:
 
     cdef int new_journal(self) except -1:
         if self.is_undoable:
-            self.journal = Journal()
+            self.journal = UndoLog()
             self.journal.durable = self.edges
         return 0
 
@@ -416,7 +417,7 @@ cdef class MessageLog:
         self.subjects.unnote(slot, sequence)
         if self.subjects.record(slot).count == 0 and block.view(sequence, &view) == FOUND:
             if self.is_undoable:
-                self.subjects.bury(view.subject, view.subject_len)
+                self.subjects.remember_removed(view.subject, view.subject_len)
             else:
                 self.subjects.forget(view.subject, view.subject_len, slot)
         block.mark_dead(sequence)
@@ -498,7 +499,7 @@ cdef class MessageLog:
             if self.remove(self.edges.first, False) != DONE:
                 break
             removals_max -= 1
-        self.is_behind = self.is_over() or len(self.crowded) > 0
+        self.is_behind = self.is_over() or len(self.over_limit) > 0
         return 0
 
     cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK:
@@ -520,17 +521,17 @@ cdef class MessageLog:
                 self.subjects.unnote(slot, first)       # counted, but lost: see `remove_lost`
                 outcome = DONE
             if outcome != DONE:
-                return self.put_off(slot)
+                return self.defer(slot)
             removals += 1
         return DONE
 
-    cdef Outcome put_off(self, int64_t slot) except? NEEDS_BLOCK:
+    cdef Outcome defer(self, int64_t slot) except? NEEDS_BLOCK:
         """Remember that the subject has too many messages.
 
         Beyond CROWDED_MAX such subjects, all subjects must be checked.
         """
-        if len(self.crowded) < CROWDED_MAX:
-            self.crowded[slot] = self.subjects.record(slot).birth
+        if len(self.over_limit) < CROWDED_MAX:
+            self.over_limit[slot] = self.subjects.record(slot).birth
         else:
             self.is_overcrowded = True
         self.is_behind = True
@@ -543,22 +544,22 @@ cdef class MessageLog:
         """
         cdef int64_t slot
         self.wanted = None
-        for slot in list(self.crowded)[:removals_max]:
-            birth = self.crowded.pop(slot)
+        for slot in list(self.over_limit)[:removals_max]:
+            birth = self.over_limit.pop(slot)
             if self.subjects.record(slot).birth == birth and self.limit.max_msgs_per_subject:
                 self.thin(slot)
         if not self.limit.max_msgs_per_subject:
-            self.crowded.clear()
+            self.over_limit.clear()
         self.enforce(removals_max)
         if self.is_behind and self.wanted is not None:
             raise ColdBlock(self.wanted)
         return not self.is_behind
 
     def set_limits(self, limits):
-        """Change the limits; `settle` and ThinSubjects apply them to messages that exist."""
+        """Change the limits; `settle` and EnforcePerSubjectLimit apply them to stored messages."""
         self.take_limits(limits)
         self.age_from = 0
-        self.is_behind = self.is_over() or len(self.crowded) > 0
+        self.is_behind = self.is_over() or len(self.over_limit) > 0
 
     # Expiry
 
@@ -630,7 +631,7 @@ cdef class MessageLog:
         self.subjects = self.subjects.successor()
         self.dead = SequenceSet()
         self.blocks = BlockList()
-        self.crowded.clear()
+        self.over_limit.clear()
         self.sparse.clear()
         self.tombstones.empty()
         self.msgs = self.live_bytes = 0
@@ -692,7 +693,7 @@ cdef class MessageLog:
             return beyond, self.blocks.active
         return beyond, None
 
-    # Overridden by JournaledLog
+    # Overridden by TransactionalLog
 
     @property
     def is_quiet(self):
@@ -702,7 +703,7 @@ cdef class MessageLog:
     @property
     def num_buried(self):
         """Subjects whose last message was removed; a name is forgotten once that is durable."""
-        return len(self.subjects.buried)
+        return len(self.subjects.removed_names)
 
     def forget_some(self):
         """Forget some names whose removal is durable; return whether there are more."""

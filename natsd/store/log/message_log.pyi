@@ -96,7 +96,7 @@ class MessageLog(ReadableLog):
     @property
     def undo_bytes(self) -> int: ...
 
-class JournaledLog(MessageLog):
+class TransactionalLog(MessageLog):
     @property
     def is_dirty(self) -> bool: ...
     @property
@@ -182,7 +182,7 @@ class Expire(Operation):
     def __init__(self, log: MessageLog, now_ns: int, is_replacing: bool = False) -> None: ...
     def replaced(self) -> bool: ...
 
-class ThinSubjects(Operation):
+class EnforcePerSubjectLimit(Operation):
     result: int
     def __init__(self, log: MessageLog) -> None: ...
 

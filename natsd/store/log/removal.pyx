@@ -305,7 +305,7 @@ cdef class Expire(Operation):
         return 0
 
 
-cdef class ThinSubjects(Operation):
+cdef class EnforcePerSubjectLimit(Operation):
     """Remove what exceeds `max_msgs_per_subject`: it was lowered, or a crash lost removals."""
 
     cdef int64_t slot

@@ -56,7 +56,7 @@ cdef class SubjectIndex:
     # there is no new subject.
     cdef uint64_t arrivals
     cdef readonly uint64_t ghosts           # subjects without a message
-    cdef dict buried                        # name of a ghost -> generation, ascending
+    cdef dict removed_names                        # name of a ghost -> generation, ascending
     cdef uint32_t generation
     cdef uint32_t forgettable               # this generation and older ones can be forgotten
     cdef char* recent                       # name of the subject that was placed last
@@ -88,11 +88,12 @@ cdef class SubjectIndex:
     cdef void set_first(self, int64_t slot, uint64_t sequence) noexcept
     cdef void set_last(self, int64_t slot, uint64_t sequence) noexcept
 
-    # Ghosts. `bury` remembers the name of one. Buried names up to a generation are forgotten once
-    # their removal cannot be undone any more: some at once, the rest by `forget_some`, which
-    # returns whether more are left. `forget` removes a single ghost from the trie without `bury`.
-    cdef int bury(self, const char* subject, Py_ssize_t length) except -1
+    # Subjects without messages. `remember_removed` keeps the name of one. Names up to a generation
+    # are forgotten once their removal cannot be undone any more: some at once, the rest by
+    # `forget_some`, which returns whether more are left. `forget` removes a single one from the
+    # trie without `remember_removed`.
+    cdef int remember_removed(self, const char* subject, Py_ssize_t length) except -1
     cdef uint32_t seal(self) noexcept
-    cdef int forget_buried(self, uint32_t generation) except -1
+    cdef int forget_removed_names(self, uint32_t generation) except -1
     cdef bint forget_some(self) except -1
     cdef int forget(self, const char* subject, Py_ssize_t length, int64_t slot) except -1

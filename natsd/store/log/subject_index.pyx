@@ -34,7 +34,7 @@ cdef class SubjectIndex:
         self.births = births
         self.frees = frees
         self.arrivals = 1
-        self.buried = {}
+        self.removed_names = {}
         self.forgettable = <uint32_t> -1
         self.recent_slot = -1
 
@@ -192,18 +192,18 @@ cdef class SubjectIndex:
 
     # Ghosts
 
-    cdef int bury(self, const char* subject, Py_ssize_t length) except -1:
+    cdef int remember_removed(self, const char* subject, Py_ssize_t length) except -1:
         cdef bytes name = subject[:length]
-        self.buried.pop(name, None)
-        self.buried[name] = self.generation
+        self.removed_names.pop(name, None)
+        self.removed_names[name] = self.generation
         return 0
 
     cdef uint32_t seal(self) noexcept:
-        """End the present generation of buried names and return its number."""
+        """End the present generation of removed_names names and return its number."""
         self.generation += 1
         return self.generation - 1
 
-    cdef int forget_buried(self, uint32_t generation) except -1:
+    cdef int forget_removed_names(self, uint32_t generation) except -1:
         self.forgettable = generation
         self.forget_some()
         return 0
@@ -213,17 +213,17 @@ cdef class SubjectIndex:
         cdef int64_t slot
         cdef list names = []
         cdef bint is_more = False
-        if not self.buried:
+        if not self.removed_names:
             return False
-        for name, buried in self.buried.items():
-            if <int32_t> (<uint32_t> buried - self.forgettable) > 0:
+        for name, removed_names in self.removed_names.items():
+            if <int32_t> (<uint32_t> removed_names - self.forgettable) > 0:
                 break
             if len(names) == FORGOTTEN_AT_ONCE:
                 is_more = True
                 break
             names.append(name)
         for name in names:
-            del self.buried[name]
+            del self.removed_names[name]
             slot = self.trie.find(name, len(name))
             if slot >= 0 and self.record(slot).count == 0:
                 self.forget(name, len(name), slot)

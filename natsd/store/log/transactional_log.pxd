@@ -6,24 +6,24 @@ from natsd.store.log.subjects cimport SubjectIndex
 from natsd.store.sequence_set cimport SequenceSet
 
 
-cdef class JournaledLog(MessageLog):
+cdef class TransactionalLog(MessageLog):
     cdef Sealed sealed                      # the commit in flight, or None
 
     cdef Edges known(self) noexcept         # the durable edges, or those in flight
     cdef int write_removals(self) except -1
     cdef list take_blocks(self, uint64_t commit_number, bint closing)
-    cdef int undo_journal(self) except -1
+    cdef int undo_changes(self) except -1
     cdef int undo_appends(self) except -1
 
 
 cdef class Sealed:
-    cdef Journal journal
+    cdef UndoLog journal
     cdef size_t removals
     cdef Py_ssize_t begun
     cdef Py_ssize_t retired
     cdef Py_ssize_t replaced
     cdef uint32_t expired
-    cdef uint32_t buried
+    cdef uint32_t removed_names
     cdef SubjectIndex subjects
     cdef Edges edges
     cdef SequenceSet erasures

@@ -1,4 +1,4 @@
-"""JournaledLog: a MessageLog whose changes become durable by commits, or are rolled back.
+"""TransactionalLog: a MessageLog whose changes become durable by commits, or are rolled back.
 
     take ─▶ extents, to be written ─┬─ committed ───▶ blocks to unlink, bytes to overwrite
                                     └─ rolled_back ─▶ begun blocks, whose files must be unlinked
@@ -23,7 +23,7 @@ cdef class Sealed:
     """The state that the extents in flight make durable."""
 
 
-cdef class JournaledLog(MessageLog):
+cdef class TransactionalLog(MessageLog):
     """A MessageLog whose changes become durable by commits, or are rolled back."""
 
     def __cinit__(self, limits=None, make_block=None):
@@ -109,7 +109,7 @@ cdef class JournaledLog(MessageLog):
         sealed.retired = len(self.journal.retired)
         sealed.expired = self.journal.expired.count
         sealed.replaced = len(self.replaced)
-        sealed.buried = self.subjects.seal()
+        sealed.removed_names = self.subjects.seal()
         sealed.subjects = self.subjects
         sealed.edges = self.edges
         sealed.erasures = self.erasures
@@ -164,7 +164,7 @@ cdef class JournaledLog(MessageLog):
         cdef MsgBlock block
         cdef Replaced old
         cdef Sealed sealed = self.sealed
-        cdef Journal journal = sealed.journal
+        cdef UndoLog journal = sealed.journal
         self.sealed = None
         for block in sealed.blocks:
             block.commit_done()
@@ -179,7 +179,7 @@ cdef class JournaledLog(MessageLog):
         journal.drop_expired(sealed.expired)
         journal.drop(sealed.removals)
         journal.durable = sealed.edges
-        sealed.subjects.forget_buried(sealed.buried)
+        sealed.subjects.forget_removed_names(sealed.removed_names)
         self.erased.union_update(sealed.erasures)
         return gone
 
@@ -189,7 +189,7 @@ cdef class JournaledLog(MessageLog):
         Returns the blocks that began since then, whose files must be unlinked.
         """
         cdef Replaced old
-        cdef Journal journal
+        cdef UndoLog journal
         begun = []
         self.sealed = None
         later = [old.journal for old in self.replaced[1:]]
@@ -210,17 +210,17 @@ cdef class JournaledLog(MessageLog):
             self.journal.take_expired(journal)
         begun = self.journal.begun + begun
         self.blocks.set(self.journal.retired + self.blocks.blocks)
-        self.undo_journal()
+        self.undo_changes()
         self.undo_appends()
         self.tombstones.empty()
         self.erasures.empty()
         self.age_from = 0
-        self.is_behind = self.is_over() or len(self.crowded) > 0
+        self.is_behind = self.is_over() or len(self.over_limit) > 0
         if self.observer is not None:
             self.observer.emptied()
         return begun
 
-    cdef int undo_journal(self) except -1:
+    cdef int undo_changes(self) except -1:
         """Undo removals and expiries, except those of messages that the rollback removes anyway."""
         cdef Edges* durable = &self.journal.durable
         cdef Removal* removal
@@ -261,7 +261,7 @@ cdef class JournaledLog(MessageLog):
             slot = block.slot_of(sequence)
             self.subjects.unnote(slot, sequence)
             if self.subjects.record(slot).count == 0 and block.view(sequence, &view) == FOUND:
-                self.subjects.bury(view.subject, view.subject_len)
+                self.subjects.remember_removed(view.subject, view.subject_len)
             self.msgs -= 1
             self.live_bytes -= block.size_of(sequence)
             sequence += 1
@@ -273,7 +273,7 @@ cdef class JournaledLog(MessageLog):
             if is_unsaved(block):
                 block.undo()
         self.new_journal()
-        return self.subjects.forget_buried(self.subjects.seal())
+        return self.subjects.forget_removed_names(self.subjects.seal())
 
 
 cdef inline bint is_unsaved(MsgBlock block) noexcept:
@@ -281,7 +281,7 @@ cdef inline bint is_unsaved(MsgBlock block) noexcept:
     return block.size != block.durable.size
 
 
-cdef bint leaves_out(JournaledLog log) except -1:
+cdef bint leaves_out(TransactionalLog log) except -1:
     """Return whether blocks were dropped since the durable point with bytes not on disk."""
     cdef Replaced old
     cdef MsgBlock block

@@ -17,7 +17,7 @@ cdef struct Removal:
     uint32_t size
 
 
-cdef class Journal:
+cdef class UndoLog:
     cdef Removal* removals      # oldest first
     cdef size_t removal_count
     cdef size_t capacity
@@ -29,5 +29,5 @@ cdef class Journal:
     cdef int add(self, uint64_t sequence, uint32_t slot, uint32_t size) except -1
     cdef void drop(self, size_t removals) noexcept
     cdef int note_expired(self, Expiry item) except -1
-    cdef int take_expired(self, Journal other) except -1    # `other` is of a later time
+    cdef int take_expired(self, UndoLog other) except -1    # `other` is of a later time
     cdef void drop_expired(self, uint32_t count) noexcept

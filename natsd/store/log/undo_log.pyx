@@ -1,4 +1,4 @@
-"""Journal: the removals since the durable point, which are undone if a commit fails.
+"""UndoLog: the removals since the durable point, which are undone if a commit fails.
 
 Appends need no entry: they are the messages behind the durable last sequence. A removal takes 16
 bytes until it is durable; the log's store commits before it has removed more than it wants to
@@ -15,7 +15,7 @@ cdef enum:
     UNDO_CAPACITY_MIN = 64
 
 
-cdef class Journal:
+cdef class UndoLog:
     """The undo log since the durable point; oldest entries first."""
 
     def __cinit__(self):
@@ -57,7 +57,7 @@ cdef class Journal:
         place[0] = item
         return 0
 
-    cdef int take_expired(self, Journal other) except -1:
+    cdef int take_expired(self, UndoLog other) except -1:
         cdef uint32_t at
         for at in range(other.expired.count):
             self.note_expired((<Expiry*> other.expired.items)[at])

@@ -22,9 +22,9 @@ from functools import partial
 from natsd.store.block.blocks import MsgBlock
 from natsd.store.block.stored_blocks import Read, StoredBlock, StoredBlocks
 from natsd.store.commit.volume import Volume
-from natsd.store.disk.disk import is_passing
+from natsd.store.disk.disk import is_transient
 from natsd.store.errors import BlockUnreadable, StoreError, StoreUnavailable
-from natsd.store.log.message_log import JournaledLog, look_up_slots
+from natsd.store.log.message_log import TransactionalLog, look_up_slots
 from natsd.store.log.subjects import SubjectIndex
 
 AHEAD = 2  # blocks that are read ahead for a caller that goes through the blocks in order
@@ -38,7 +38,9 @@ Lost = Callable[[StoredBlock, Read, list[int]], None]
 class BlockCache:
     """The cache of one FileStore's blocks; FileStore makes it and keeps it while it is open."""
 
-    def __init__(self, volume: Volume, log: JournaledLog, blocks: StoredBlocks, lost: Lost) -> None:
+    def __init__(
+        self, volume: Volume, log: TransactionalLog, blocks: StoredBlocks, lost: Lost
+    ) -> None:
         self._volume = volume
         self._log = log
         self._blocks = blocks
@@ -144,7 +146,7 @@ class BlockCache:
         if not self._pause_s:
             _logger.error("%s cannot be read, and is tried again: %s", stored.path, error)
         self._pause_s = min(max(2 * self._pause_s, PAUSE_MIN_S), PAUSE_MAX_S)
-        kind = StoreUnavailable if is_passing(error) else BlockUnreadable
+        kind = StoreUnavailable if is_transient(error) else BlockUnreadable
         return kind(f"{stored.path}: {error}")
 
     def _worked(self) -> None:

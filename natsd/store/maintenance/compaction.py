@@ -40,12 +40,12 @@ from natsd.store.block.stored_blocks import (
 from natsd.store.codec.records import OVERHEAD_BYTES
 from natsd.store.commit.commits import Durable, FileCommits
 from natsd.store.commit.volume import Volume
-from natsd.store.disk.disk import DiskFile, UnsyncedRename, is_passing
+from natsd.store.disk.disk import DiskFile, UnsyncedRename, is_transient
 from natsd.store.errors import StoreError, StoreReadOnly
-from natsd.store.log.message_log import JournaledLog, look_up_slots
+from natsd.store.log.message_log import TransactionalLog, look_up_slots
 from natsd.store.log.subjects import SubjectIndex
 from natsd.store.maintenance.block_cache import BlockCache
-from natsd.store.recovery.index_keeper import IndexKeeper
+from natsd.store.recovery.checkpoint_writer import CheckpointWriter
 from natsd.store.sequence_set import SequenceSet
 
 RETRY_S = 1.0  # wait before a job that lacked space, a descriptor or memory runs again
@@ -55,19 +55,19 @@ _logger = logging.getLogger(__name__)
 Job = Callable[[], Awaitable[None]]
 
 
-class BlockCare:
+class Compactor:
     """The background worker of one FileStore.
 
     FileStore makes it, sets `commits` and `index` right after that, and keeps it while it is open.
     """
 
     commits: FileCommits
-    index: IndexKeeper
+    index: CheckpointWriter
 
     def __init__(
         self,
         volume: Volume,
-        log: JournaledLog,
+        log: TransactionalLog,
         blocks: StoredBlocks,
         cache: BlockCache,
         *,
@@ -188,7 +188,7 @@ class BlockCare:
         """
         if job not in self._lacking:
             _logger.warning("%s: %s", self._blocks.directory, error)
-        if is_passing(error) and not self._is_closing:
+        if is_transient(error) and not self._is_closing:
             self._lacking.add(job)
             asyncio.get_running_loop().call_later(RETRY_S, self._again, job)
         else:

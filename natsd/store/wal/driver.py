@@ -24,11 +24,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from natsd.store.disk.disk import CommitJob, CommitWorkers, DiskFile, is_passing
+from natsd.store.disk.disk import CommitJob, CommitWorkers, DiskFile, is_transient
 from natsd.store.disk.sync_pass import Outcome, SyncPass
 from natsd.store.errors import StoreReadOnly
 from natsd.store.wal.entries import Extent
-from natsd.store.wal.write_ahead_log import Journal, Segment
+from natsd.store.wal.write_ahead_log import Segment, WriteAheadLog
 
 RETURN_NS = 1_000_000_000
 
@@ -41,7 +41,7 @@ class JournalDriver:
     def __init__(
         self,
         workers: CommitWorkers,
-        journal: Journal,
+        journal: WriteAheadLog,
         is_busy: Callable[[DiskFile], bool],
         file_failed: Callable[[DiskFile, OSError], None],
         clock_ns: Callable[[], int] = time.monotonic_ns,
@@ -124,7 +124,7 @@ class JournalDriver:
         self._is_told = True
         self._journal.give_up()
         self._return_ns = self._clock_ns() + RETURN_NS
-        self._can_return = self._can_return and is_passing(error)
+        self._can_return = self._can_return and is_transient(error)
 
     def keep(self, file: DiskFile) -> None:
         """Keep the journal: a sync of this file failed, and the journal may have the only copy."""

@@ -145,7 +145,7 @@ def encode_batch(seed: int, number: int, count: int, entries: bytes) -> bytes:
     return b"".join((fields, checksum, entries, padding))
 
 
-class Journal:
+class WriteAheadLog:
     """The writing side: the place of the next batch, and the paths that the journal writes to.
 
     It adds steps to jobs and does the bookkeeping; the journal's driver submits the jobs and

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from natsd.core.network import CallbackSink, Outlet, Reactor
+from natsd.core.network import AccountPublisher, CallbackSink, Reactor
 from natsd.core.routing import SubList, Subscription
 from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.jetstream.stream.state import Scheduler, StreamCore
+from natsd.jetstream.stream.state import Scheduler, StreamReaders
 from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
@@ -83,9 +83,9 @@ class Bench:
         self.reactor = Reactor(asyncio.get_running_loop(), self.failures.append)
         self.scheduler = Scheduler(self.reactor, self.clock)
         self.sublist = SubList()
-        self.outlet = Outlet(self.reactor, self.sublist)
+        self.outlet = AccountPublisher(self.reactor, self.sublist)
         self.store = MemStore(limits or Limits())
-        self.core = StreamCore("S", self.store, self.outlet, self.scheduler)
+        self.core = StreamReaders("S", self.store, self.outlet, self.scheduler)
         self.core.allow_removals(True)
         self.events = Events()
         self.inbox: list[Delivery] = []

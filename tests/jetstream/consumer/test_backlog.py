@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.core.routing import matches
-from natsd.jetstream.consumer.delivery import Backlog
+from natsd.jetstream.consumer.delivery import PendingCursor
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
 
@@ -46,7 +46,7 @@ def test_while_it_is_counted(
 
         for at in stored:
             append(at)
-        backlog = Backlog(store.log)
+        backlog = PendingCursor(store.log)
         backlog.begin_at(start, filters)
         counted_at = len(stored)
         is_counted = backlog.count_slice(counted_at, SLICE)

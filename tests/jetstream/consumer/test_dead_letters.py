@@ -41,7 +41,9 @@ async def morgue(served: Served, **fields: object) -> Stream:
     return await served.stream(**{"name": "DEAD", "subjects": ["dead.>"]} | fields)
 
 
-async def dying(served: Served, stream: dict[str, Any] | None = None, **fields: object) -> Stream:
+async def dead_letters(
+    served: Served, stream: dict[str, Any] | None = None, **fields: object
+) -> Stream:
     """Create a stream with a consumer C that has dead letters."""
     made = await served.stream(**(stream or {}))
     await served.consumer(made, **DEAD | fields)
@@ -104,7 +106,7 @@ def owed(consumer: Consumer) -> int:
 
 
 async def test_what_is_terminated_is_copied_whole(served: Served, eventually: Eventually) -> None:
-    stream = await dying(served)
+    stream = await dead_letters(served)
     headers = b"NATS/1.0\r\nColour: red\r\nNats-Msg-Id: one\r\nNats-Expected-Stream: S\r\n\r\n"
     served.account.account.internal_client.publish("a.b", b"\0 body", headers=headers)
     [reply] = await deliver(served, eventually)
@@ -135,7 +137,7 @@ async def test_what_is_terminated_is_copied_whole(served: Served, eventually: Ev
 async def test_what_nobody_handles_is_copied_though_nobody_asks(
     served: Served, eventually: Eventually
 ) -> None:
-    stream = await dying(served, max_deliver=2, ack_wait=10 * SECOND)
+    stream = await dead_letters(served, max_deliver=2, ack_wait=10 * SECOND)
     await served.publish("b")
     for _ in range(2):
         await deliver(served, eventually)
@@ -149,7 +151,7 @@ async def test_what_nobody_handles_is_copied_though_nobody_asks(
 
 
 async def test_the_last_refusal_is_not_waited_for(served: Served, eventually: Eventually) -> None:
-    await dying(served, max_deliver=1)
+    await dead_letters(served, max_deliver=1)
     await served.publish("b")
     [reply] = await deliver(served, eventually)
     served.acknowledge(reply, b"-NAK")
@@ -160,7 +162,7 @@ async def test_a_copy_waits_until_the_termination_is_on_disk(
     served: Served, eventually: Eventually
 ) -> None:
     """Otherwise a crash could cause a message to be delivered again after its copy."""
-    stream = await dying(served)
+    stream = await dead_letters(served)
     await served.publish("b")
     [reply] = await deliver(served, eventually)
     store = stream.consumer("C").store
@@ -179,7 +181,7 @@ async def test_a_work_queue_keeps_the_message_until_the_copy_is_taken(
     )
     await served.account.update_stream(full)
     await served.publish("dead.already")
-    stream = await dying(served, {"retention": "workqueue"})
+    stream = await dead_letters(served, {"retention": "workqueue"})
     await served.publish("a.1", "a.2", "a.3")
     replies = await deliver(served, eventually, 3)
     with caplog.at_level(logging.WARNING):
@@ -201,7 +203,7 @@ async def test_a_work_queue_keeps_the_message_until_the_copy_is_taken(
 
 async def terminated_without_target(served: Served, eventually: Eventually) -> Stream:
     """Terminate a message when no stream takes its dead letter."""
-    stream = await dying(served)
+    stream = await dead_letters(served)
     await served.account.delete_stream("DEAD")
     await served.publish("b")
     [reply] = await deliver(served, eventually)
@@ -222,7 +224,7 @@ async def test_a_target_that_is_gone_is_waited_for(served: Served, eventually: E
 
 async def test_who_does_not_answer_is_asked_again(served: Served, eventually: Eventually) -> None:
     """If only a plain subscriber takes the letter, it is sent again with the same id."""
-    stream = await dying(served)
+    stream = await dead_letters(served)
     await served.account.delete_stream("DEAD")
     heard: list[bytes] = []
     client = served.account.account.internal_client
@@ -244,7 +246,7 @@ async def test_a_restart_goes_on_with_what_is_owed(
     async with serving(tmp_path) as served:
         clock = served.clock
         await morgue(served)
-        await dying(served, max_deliver=1, ack_wait=10 * SECOND)
+        await dead_letters(served, max_deliver=1, ack_wait=10 * SECOND)
         await served.account.delete_stream("DEAD")
         served.listen("inbox")
         await served.publish("a.1", "a.2")
@@ -265,7 +267,7 @@ async def test_a_restart_goes_on_with_what_is_owed(
 
 
 async def test_a_dead_letter_is_delivered_to_nobody(served: Served, eventually: Eventually) -> None:
-    stream = await dying(served, ack_wait=10 * SECOND)
+    stream = await dead_letters(served, ack_wait=10 * SECOND)
     await served.account.delete_stream("DEAD")
     await served.publish("b")
     [reply] = await deliver(served, eventually)
@@ -295,7 +297,7 @@ async def test_a_consumer_that_lets_go_of_its_dead_letters(
     served: Served, eventually: Eventually
 ) -> None:
     """Without the setting the consumer goes on as if it never had dead letters."""
-    stream = await dying(served, {"retention": "workqueue"}, max_deliver=1)
+    stream = await dead_letters(served, {"retention": "workqueue"}, max_deliver=1)
     await served.account.delete_stream("DEAD")
     await served.publish("a.1", "a.2")
     replies = await deliver(served, eventually, 2)
@@ -309,7 +311,7 @@ async def test_a_consumer_that_lets_go_of_its_dead_letters(
 
 
 async def test_another_subject_from_now_on(served: Served, eventually: Eventually) -> None:
-    stream = await dying(served)
+    stream = await dead_letters(served)
     await served.consumer(stream, metadata={SUBJECT: "dead.other"})
     await served.publish("b")
     [reply] = await deliver(served, eventually)
@@ -319,7 +321,7 @@ async def test_another_subject_from_now_on(served: Served, eventually: Eventuall
 
 
 async def test_hundreds_of_them(served: Served, eventually: Eventually) -> None:
-    stream = await dying(served)
+    stream = await dead_letters(served)
     await served.publish(*["b"] * 300)
     for reply in await deliver(served, eventually, 300):
         served.acknowledge(reply, b"+TERM")
@@ -332,7 +334,7 @@ async def test_hundreds_of_them(served: Served, eventually: Eventually) -> None:
 async def test_who_is_unused_stays_while_it_owes_letters(
     served: Served, eventually: Eventually
 ) -> None:
-    stream = await dying(served, ack_wait=SECOND, inactive_threshold=5 * SECOND)
+    stream = await dead_letters(served, ack_wait=SECOND, inactive_threshold=5 * SECOND)
     await served.account.delete_stream("DEAD")
     await served.publish("b")
     [reply] = await deliver(served, eventually)

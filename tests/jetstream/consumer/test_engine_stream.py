@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from natsd.core.network import Outlet
+from natsd.core.network import AccountPublisher
 from natsd.core.routing import Subscription
 from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.jetstream.stream.state import StreamCore
+from natsd.jetstream.stream.state import StreamReaders
 from natsd.store.commit.volume import Volume
 from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
@@ -111,7 +111,9 @@ async def test_blocks_that_are_not_in_memory(bench: Bench, tmp_path: Path) -> No
     await store.close()
     store = await FileStore.open(volume, tmp_path / "msgs", Limits(), os.urandom, options)
     assert sum(not block.has_arrays for block in store.log.all_blocks) > 5
-    core = StreamCore("S", store, Outlet(bench.reactor, bench.sublist), bench.scheduler)
+    core = StreamReaders(
+        "S", store, AccountPublisher(bench.reactor, bench.sublist), bench.scheduler
+    )
     state = MemoryConsumerStore(ConsumerOptions())
     settings = EngineSettings(stream="S", filters=("s.1", "s.3"), ack_wait_ns=SECOND_NS)
     engine = ConsumerEngine(core, "C", settings, state, Events())

@@ -18,7 +18,7 @@ from natsd.core.network import Reactor
 from natsd.core.routing import Subscription
 from natsd.jetstream.stream.publishing import Ingest, Usage
 from natsd.jetstream.stream.settings import IngestSettings
-from natsd.jetstream.stream.state import Scheduler, StreamCore
+from natsd.jetstream.stream.state import Scheduler, StreamReaders
 from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import Disk
 from natsd.store.disk.real_disk import RealDisk
@@ -71,7 +71,7 @@ class Bench:
             self.account = server.accounts["$G"]
         self.scheduler = Scheduler(self.reactor, self.clock)
         self.store = store
-        self.core = StreamCore("S", store, self.account.outlet, self.scheduler)
+        self.core = StreamReaders("S", store, self.account.outlet, self.scheduler)
         self.ingest = Ingest(self.core, settings, usage)
         self.ingest.resume()
         self.received: list[Received] = []

@@ -12,7 +12,7 @@ from natsd.store.commit.committer import Committer, Sync
 from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import StoreFull, StoreReadOnly
 from natsd.store.wal.entries import CommitSource, Extent
-from natsd.store.wal.write_ahead_log import Journal
+from natsd.store.wal.write_ahead_log import WriteAheadLog
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.sources import Pieces, count_whole, open_pieces
 from tests.waiting import Eventually
@@ -25,7 +25,7 @@ def new_committer(
 ) -> Committer:
     return Committer(
         DISK,
-        Journal(DISK, directory, os.urandom, segment_bytes_max=64 << 10) if journal else None,
+        WriteAheadLog(DISK, directory, os.urandom, segment_bytes_max=64 << 10) if journal else None,
         sync_interval_s=sync_interval_s,
         loop=asyncio.get_running_loop(),
     )
@@ -381,7 +381,7 @@ async def test_nobody_waits_for_room_in_a_dead_store(eventually: Eventually) -> 
 
 
 def test_without_an_event_loop(tmp_path: Path) -> None:
-    committer = Committer(DISK, Journal(DISK, tmp_path, os.urandom))
+    committer = Committer(DISK, WriteAheadLog(DISK, tmp_path, os.urandom))
     sources = open_pieces(committer, DISK, tmp_path, 10)
     for source in sources:
         source.append(5)

@@ -41,7 +41,7 @@ from natsd.store.errors import (
     StoreReadOnly,
 )
 from natsd.store.wal.replay import replay
-from natsd.store.wal.write_ahead_log import Journal
+from natsd.store.wal.write_ahead_log import WriteAheadLog
 from tests.store.crash import TORTURE
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 from tests.waiting import eventually_within
@@ -60,7 +60,7 @@ class Host:
     def __init__(self, disk: FaultyDisk, *, with_journal: bool = False) -> None:
         self.disk = disk
         loop = asyncio.get_running_loop()
-        journal = Journal(disk, ROOT, random.Random(1).randbytes) if with_journal else None
+        journal = WriteAheadLog(disk, ROOT, random.Random(1).randbytes) if with_journal else None
         self.committer = Committer(disk, journal, loop=loop)
         self.logs = CacheBudget(1)  # so that logs are closed very often
 

@@ -1,4 +1,4 @@
-"""JournaledLog over blocks whose files are byte strings: commits and rollbacks.
+"""TransactionalLog over blocks whose files are byte strings: commits and rollbacks.
 
 After each commit, a log that is recovered from these bytes alone equals the committed log.
 """
@@ -18,7 +18,6 @@ from natsd.store.log.message_log import (
     Compact,
     Expire,
     Expiries,
-    JournaledLog,
     MessageLog,
     NextMatch,
     NumPending,
@@ -26,6 +25,7 @@ from natsd.store.log.message_log import (
     Purge,
     SubjectStates,
     Sweep,
+    TransactionalLog,
     look_up_slots,
     note_gaps,
     read_batch,
@@ -89,7 +89,7 @@ class Files:
         live = [sequence for block in blocks for sequence in block.live_sequences()]
         first = min(live, default=last + 1)
         dead.discard_range(0, first - 1)
-        log = JournaledLog(limits, self.make_block)
+        log = TransactionalLog(limits, self.make_block)
         log.take_over(
             blocks,
             index,
@@ -120,7 +120,7 @@ class JournalModel(RuleBasedStateMachine):
         super().__init__()
         self.limits = Limits(max_msgs=14, max_msgs_per_subject=5)
         self.files = Files()
-        self.log = JournaledLog(self.limits, self.files.make_block)
+        self.log = TransactionalLog(self.limits, self.files.make_block)
         self.now = PlainStore(self.limits)
         self.durable = self.now.copy()
         self.taken: Taken | None = None
@@ -298,7 +298,7 @@ TestJournal.settings = settings(max_examples=150 * TORTURE, stateful_step_count=
 def test_a_removal_gives_up_nothing_before_it_is_durable() -> None:
     """A block is given up only after the removals that emptied it are durable."""
     files = Files()
-    log = JournaledLog(Limits(max_msgs=1), files.make_block)
+    log = TransactionalLog(Limits(max_msgs=1), files.make_block)
     for sequence in range(1, 21):
         log.append("a", None, b"x" * 60, sequence)
     assert len(log.all_blocks) == 1 and files.blocks_made > 2
@@ -309,7 +309,7 @@ def test_a_removal_gives_up_nothing_before_it_is_durable() -> None:
 def test_a_commit_that_failed_leaves_what_was_durable() -> None:
     """A rollback undoes appends together with the removals that they caused."""
     files = Files()
-    log = JournaledLog(Limits(max_msgs_per_subject=1), files.make_block)
+    log = TransactionalLog(Limits(max_msgs_per_subject=1), files.make_block)
     log.append("a", None, b"first", 1)
     files.write([(block.block_id, each.offset, bytes(each)) for block, each in log.take(1)])
     assert log.committed() == []
@@ -327,7 +327,7 @@ def test_a_commit_that_failed_leaves_what_was_durable() -> None:
 
 def test_the_number_of_extents_is_that_of_the_blocks_since_the_last_commit() -> None:
     files = Files()
-    log = JournaledLog(Limits(), files.make_block)
+    log = TransactionalLog(Limits(), files.make_block)
     for sequence in range(1, 30):
         log.append("a", None, b"x" * 100, sequence)
     extents = log.take(1)
@@ -340,7 +340,7 @@ def test_the_number_of_extents_is_that_of_the_blocks_since_the_last_commit() -> 
 def test_a_search_passes_blocks_without_the_subject_by() -> None:
     """A search skips blocks without the subject, which need not be in memory."""
     files = Files()
-    log = JournaledLog(Limits(), files.make_block)
+    log = TransactionalLog(Limits(), files.make_block)
     for sequence in range(1, 101):
         log.append("rare" if sequence in (1, 50, 100) else "often", None, b"x" * 100, sequence)
     files.write([(block.block_id, each.offset, bytes(each)) for block, each in log.take(1)])

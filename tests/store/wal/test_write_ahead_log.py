@@ -17,7 +17,7 @@ from natsd.store.wal.write_ahead_log import (
     SECTOR_BYTES,
     WRITE,
     WRITE_ANY,
-    Journal,
+    WriteAheadLog,
     encode_batch,
     encode_header,
 )
@@ -253,7 +253,7 @@ def test_a_journal_that_was_never_begun(tmp_path: Path, content: bytes) -> None:
 
 def test_a_journal_bounds_its_segments(tmp_path: Path) -> None:
     """A journal with two full segments refuses writes until a checkpoint has freed one."""
-    journal = Journal(DISK, tmp_path, lambda n: b"s" * n, segment_bytes_max=4096)
+    journal = WriteAheadLog(DISK, tmp_path, lambda n: b"s" * n, segment_bytes_max=4096)
     workers = DISK.commit_workers(1)
     file = DISK.open(tmp_path / "f", create=True)
     taken = 0
@@ -287,7 +287,7 @@ def test_a_retired_epoch_stays_retired(seed: int) -> None:
     """After a segment is retired, no crash brings back its entries."""
     disk = FaultyDisk(seed)
     root = Path("/")
-    journal = Journal(disk, root, random.Random(seed).randbytes)
+    journal = WriteAheadLog(disk, root, random.Random(seed).randbytes)
     workers = disk.commit_workers(1)
     file = disk.open(root / "f", create=True)
     job = workers.job()

@@ -1,14 +1,14 @@
-"""Declarations of outlet.pyx."""
+"""Declarations of account_publisher.pyx."""
 
 from libc.stdint cimport int64_t
 
 from natsd.core.routing cimport MatchResult, Message, SubList
 
 
-cdef class Outlet:
+cdef class AccountPublisher:
     cdef Reactor reactor
     cdef SubList sublist
-    cdef Counters counters     # messages and bytes that sinks of any kind took
+    cdef TrafficStats counters     # messages and bytes that sinks of any kind took
     cdef bint is_congested     # a recipient of the last send is over 75 % of max_pending
     cdef char* frame           # buffer for line, headers, data and CRLF of a message
     cdef Py_ssize_t frame_bytes     # size of `frame`

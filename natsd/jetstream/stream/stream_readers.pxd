@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport SubList
 from natsd.store.block.blocks cimport MsgBlock
 from natsd.store.log.message_log cimport LogObserver, MessageLog
@@ -23,12 +23,12 @@ cdef enum Need:                 # whether the readers need one message
 cdef class Reader(Actor):
     """A reader of a stream; the engine of a consumer is one."""
 
-    cdef StreamCore stream              # None: it was not added to a stream
-    # The reader has read everything visible and waits for more. Only `StreamCore.await_more` sets
+    cdef StreamReaders stream   # None: it was not added to a stream
+    # The reader has read everything visible and waits for more. Only StreamReaders.await_more sets
     # it; when a message for the reader appears, the reader is submitted and this is False again.
-    cdef bint is_hungry
+    cdef bint is_waiting
     cdef bint is_filtered               # False: the reader wants every message
-    cdef ReaderFilters filters          # its filters, which are in `StreamCore.filters`
+    cdef ReaderFilters filters          # its filters, which are in `StreamReaders.filters`
 
     # Called on filtered readers only, for visible messages that match their filters.
     cdef int appeared(self, uint64_t sequence) except -1
@@ -44,11 +44,11 @@ cdef class CallbackReader(Reader):
     cdef object handler
 
 
-cdef class StreamCore(Actor):
+cdef class StreamReaders(Actor):
     cdef readonly str name
     cdef readonly object store          # LogStore: the awaitable store (`fetch`, `synced`, …)
     cdef readonly MessageLog log
-    cdef readonly Outlet outlet
+    cdef readonly AccountPublisher outlet
     cdef readonly Scheduler scheduler
     cdef readonly uint64_t visible      # highest sequence that is durable and may be shown
     cdef Retention retention
@@ -60,8 +60,8 @@ cdef class StreamCore(Actor):
     cdef list leaving                   # generators that take ReaderFilters out of `filters`
     cdef dict filtered                  # reader -> None, in the order in which they were added
     cdef dict unfiltered                # reader -> None
-    cdef list hungry                    # unfiltered readers that wait for more messages
-    cdef list waiting                   # actors that are submitted once, when more is visible
+    cdef list waiting_readers           # unfiltered readers that wait for more messages
+    cdef list waiting_actors            # actors that are submitted once, when more is visible
     cdef readonly uint64_t rollbacks    # failed commits; each dropped the unsynced messages
     cdef SlotReaders known              # the filtered readers that match the subject of a slot
     cdef LogObserver observer
@@ -90,8 +90,8 @@ cdef class StreamCore(Actor):
 
     cdef int wake_waiting(self) except -1
     cdef int show(self, uint64_t first, uint64_t last) except -1
-    cdef int feed(self, Reader reader) except -1
-    cdef int going(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1
+    cdef int notify(self, Reader reader) except -1
+    cdef int removing(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1
     cdef int recount_soon(self) except -1
     cdef tuple concerned(self, uint64_t sequence, uint32_t slot, MsgBlock block)
     cdef Need need_of(self, uint64_t sequence, Reader but) except? UNKNOWN
@@ -103,5 +103,5 @@ cdef class StreamCore(Actor):
     cdef int leave(self, ReaderFilters wanted) except -1
     cdef bint unlist_some(self) except -1
     cdef int remove(self, uint64_t sequence) except -1
-    cdef int put_off(self, uint64_t sequence) except -1
+    cdef int defer(self, uint64_t sequence) except -1
     cdef bint recheck(self) except -1

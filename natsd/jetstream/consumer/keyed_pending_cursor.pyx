@@ -18,7 +18,7 @@ Promise
 - Overtaken messages are `held` in the tracker, as runs, before the overtaking message counts as
   delivered: so a restart knows which messages are still to come. Then their keys are read again
   from the messages, in slices, before anything is delivered (`must_restore`).
-- A consumer without a key has a plain Backlog.
+- A consumer without a key has a plain PendingCursor.
 """
 
 from collections import deque
@@ -68,7 +68,7 @@ cdef class Key:
         return self.holder == 0 and not self.is_settling and self.head == NO_NODE
 
 
-cdef class KeyedBacklog(Backlog):
+cdef class KeyedPendingCursor(PendingCursor):
     def __cinit__(self, *_args):
         self.waiting = SequenceSet()
         self.keys = {}
@@ -96,12 +96,12 @@ cdef class KeyedBacklog(Backlog):
 
     cdef int set_filter(self, Filter wanted) except -1:
         self.hold_all()
-        return Backlog.set_filter(self, wanted)
+        return PendingCursor.set_filter(self, wanted)
 
     cdef int begin(self, uint64_t next_sequence, uint64_t resume, starts) except -1:
         """Begin; the tracker says which messages are held."""
         self.waiting.empty()
-        return Backlog.begin(self, next_sequence, resume, starts)
+        return PendingCursor.begin(self, next_sequence, resume, starts)
 
     cdef int look_again(self, uint64_t from_sequence) except -1:
         """Begin with the tracker's state.
@@ -126,7 +126,7 @@ cdef class KeyedBacklog(Backlog):
         self.must_restore = True
         self.has_holders = False
         self.restore_at = 0
-        return Backlog.look_again(self, from_sequence)
+        return PendingCursor.look_again(self, from_sequence)
 
     # Changes of messages
 
@@ -134,7 +134,7 @@ cdef class KeyedBacklog(Backlog):
         if self.waiting.discard_run(sequence, sequence):
             self.tracker.let_go(sequence, sequence)
             return 0
-        return Backlog.vanished(self, sequence)
+        return PendingCursor.vanished(self, sequence)
 
     cdef int hold_below(self, uint64_t sequence) except -1:
         cdef uint64_t first = self.tracker.delivered_stream + 1, last = 0
@@ -158,7 +158,7 @@ cdef class KeyedBacklog(Backlog):
             self.drop_first(key)
             self.waiting.discard_run(sequence, sequence)
         else:
-            Backlog.passed(self, sequence)
+            PendingCursor.passed(self, sequence)
         if self.tracker.find(sequence) >= 0:
             key.holder = sequence
             self.holders[sequence] = key
@@ -210,16 +210,16 @@ cdef class KeyedBacklog(Backlog):
     cdef bint count_some(self, uint64_t visible, uint64_t budget) except? -1:
         if self.must_restore and not self.restore_some(budget):
             return False
-        return Backlog.count_some(self, visible, budget)
+        return PendingCursor.count_some(self, visible, budget)
 
     cdef int64_t size(self, uint64_t visible) noexcept:
-        return Backlog.size(self, visible) + <int64_t> self.waiting.count
+        return PendingCursor.size(self, visible) + <int64_t> self.waiting.count
 
     cdef bint is_unread(self, uint64_t sequence) noexcept:
         return (
             self.waiting.has(sequence)
             or self.tracker.held is not None and self.tracker.held.has(sequence)
-            or Backlog.is_unread(self, sequence)
+            or PendingCursor.is_unread(self, sequence)
         )
 
     # The next message
@@ -244,7 +244,7 @@ cdef class KeyedBacklog(Backlog):
         for _ in range(READ_AT_ONCE):
             if self.is_full():
                 return GONE
-            outcome = Backlog.find(self, visible, found)
+            outcome = PendingCursor.find(self, visible, found)
             if outcome != DONE:
                 return outcome
             outcome = self.look(found[0], &view)
@@ -258,7 +258,7 @@ cdef class KeyedBacklog(Backlog):
                 self.wait(key, found[0])
                 if key.is_settling:
                     self.awaited = self.tracker.change_count
-            Backlog.passed(self, found[0])
+            PendingCursor.passed(self, found[0])
         return PENDING
 
     cdef Key key_of(self, RecordView* view):

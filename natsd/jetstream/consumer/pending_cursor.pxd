@@ -1,4 +1,4 @@
-"""The messages that a consumer has still to read; see backlog.pyx."""
+"""The messages that a consumer has still to read; see pending_cursor.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -7,7 +7,7 @@ from natsd.store.log.message_log cimport MessageLog, NEEDS_BLOCK, NumPending, Ou
 from natsd.store.log.subjects cimport Filter
 
 
-cdef class Backlog:
+cdef class PendingCursor:
     cdef MessageLog log
     cdef Filter filter                  # None: every message
     cdef readonly uint64_t next         # all before it was read or skipped, but for the start list

@@ -39,7 +39,7 @@ cdef extern from *:
     uint64_t GONE_BIT "NATSD_GONE_BIT"
 
 
-cdef class Backlog:
+cdef class PendingCursor:
     def __cinit__(self, MessageLog log not None):
         self.log = log
 

@@ -1,4 +1,4 @@
-"""A backlog that gives out one message of each key at a time; see keyed_backlog.pyx."""
+"""A backlog that gives out one message of each key at a time; see keyed_pending_cursor.pyx."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
@@ -24,7 +24,7 @@ cdef class Key:
     cdef bint is_free(self) noexcept
 
 
-cdef class KeyedBacklog(Backlog):
+cdef class KeyedPendingCursor(PendingCursor):
     cdef ConsumerTracker tracker
     cdef int token
     cdef Py_ssize_t look_ahead_max

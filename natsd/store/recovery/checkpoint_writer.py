@@ -25,7 +25,7 @@ from natsd.store.block.stored_blocks import StoredBlocks
 from natsd.store.commit.commits import FileCommits
 from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import DiskFile
-from natsd.store.log.message_log import JournaledLog, dump_expiries, pack_blocks
+from natsd.store.log.message_log import TransactionalLog, dump_expiries, pack_blocks
 from natsd.store.log.subjects import SubjectSnapshot
 from natsd.store.recovery.found_damage import FoundDamage, encode_damage
 from natsd.store.recovery.index_db import INDEX_NAME, NEW_SUFFIX, IndexWriter, StoreImage
@@ -43,7 +43,7 @@ class Frozen:
     subjects: SubjectSnapshot
 
 
-class IndexKeeper:
+class CheckpointWriter:
     """Writer of one stream's index.db, made by FileStore for as long as it is open.
 
     `is_there` is whether index.db, or a note in its place, exists or is being written.
@@ -52,7 +52,7 @@ class IndexKeeper:
     def __init__(
         self,
         volume: Volume,
-        log: JournaledLog,
+        log: TransactionalLog,
         blocks: StoredBlocks,
         commits: FileCommits,
         damage: list[FoundDamage],

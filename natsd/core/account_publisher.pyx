@@ -64,19 +64,19 @@ cdef inline void put_body(
     to[headers_len + data_len + 1] = c"\n"
 
 
-cdef class Outlet:
+cdef class AccountPublisher:
     """Publisher into one account's SubList; `counters` counts deliveries to sinks of any kind."""
 
     def __init__(self, Reactor reactor not None, SubList sublist not None):
         self.reactor = reactor
         self.sublist = sublist
-        self.counters = Counters()
+        self.counters = TrafficStats()
 
     def __dealloc__(self):
         free(self.frame)
 
     cdef MatchResult resolve(self, const char* subject, Py_ssize_t length):
-        """Return the recipients of a subject (see outlet.pxd)."""
+        """Return the recipients of a subject (see account_publisher.pxd)."""
         return self.sublist.lookup(subject, length)
 
     cdef int64_t send(

@@ -1,4 +1,4 @@
-"""Backlog: back-pressure on publishers, by the messages that are appended and not durable yet.
+"""WriteBackpressure: slows publishers down by the messages that are appended and not durable yet.
 
     below the limits   nothing
     over them          the publisher's connection is not read until a commit makes room, or for
@@ -28,7 +28,7 @@ cdef enum:
 cdef int64_t PATIENCE_NS = 1_000_000_000
 
 
-cdef class Backlog(Endpoint):
+cdef class WriteBackpressure(Endpoint):
     def __init__(
         self, Reactor reactor, uint64_t msgs_max, uint64_t bytes_max, uint64_t durable,
         AckQueue acks, Republisher republisher,

@@ -16,7 +16,7 @@ cdef struct BacklogMark:
     uint64_t total              # bytes noted up to that sequence
 
 
-cdef class Backlog(Endpoint):
+cdef class WriteBackpressure(Endpoint):
     cdef AckQueue acks          # the answers that wait
     cdef Republisher republisher        # None: nothing is republished
     cdef uint64_t msgs_max

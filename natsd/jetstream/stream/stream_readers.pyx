@@ -1,4 +1,4 @@
-"""StreamCore: a stream's log, the visible part of it, and its readers.
+"""StreamReaders: a stream's log, the visible part of it, and its readers.
 
     store: committed ─▶ advance ─▶ visible ─┬─ filters' SubList ─▶ reader.appeared; waiting: submit
                                             └─ waiting readers of everything: submit
@@ -31,7 +31,7 @@ import asyncio
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.network cimport Outlet
+from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport SubList, Subscription, wire_bytes
 from natsd.store.block.blocks cimport FOUND, MsgBlock, NO_SLOT
 from natsd.store.codec.records cimport RecordView
@@ -52,7 +52,7 @@ RETENTIONS = {"limits": LIMITS, "interest": INTEREST, "workqueue": WORKQUEUE}
 
 
 cdef class Reader(Actor):
-    """A reader that wants nothing; core.pxd describes the methods."""
+    """A reader that wants nothing; stream_readers.pxd describes the methods."""
 
     cdef int appeared(self, uint64_t sequence) except -1:
         return 0
@@ -108,22 +108,22 @@ cdef class CallbackReader(Reader):
 cdef class CoreObserver(LogObserver):
     """The observer that reports removals from the log to its stream."""
 
-    cdef StreamCore stream
+    cdef StreamReaders stream
 
     cdef int removed(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1:
-        return self.stream.going(sequence, slot, block)
+        return self.stream.removing(sequence, slot, block)
 
     cdef int emptied(self) except -1:
-        cdef StreamCore stream = self.stream
+        cdef StreamReaders stream = self.stream
         stream.known.forget()
         if stream.ingest is not None:
             stream.scheduler.submit(stream.ingest)
         return stream.recount_soon()
 
 
-cdef class StreamCore(Actor):
+cdef class StreamReaders(Actor):
     def __init__(
-        self, str name not None, store not None, Outlet outlet not None,
+        self, str name not None, store not None, AccountPublisher outlet not None,
         Scheduler scheduler not None,
     ):
         """Show everything that the store holds: all of it is durable."""
@@ -138,8 +138,8 @@ cdef class StreamCore(Actor):
         self.leaving = []
         self.filtered = {}
         self.unfiltered = {}
-        self.hungry = []
-        self.waiting = []
+        self.waiting_readers = []
+        self.waiting_actors = []
         self.known = SlotReaders()
         self.unsettled = SequenceSet()
         observer.stream = self
@@ -187,7 +187,7 @@ cdef class StreamCore(Actor):
         assert wanted is before or wanted.reader is None and not wanted.is_leaving
         self.withdraw(reader)
         reader.stream = self
-        reader.is_hungry = False
+        reader.is_waiting = False
         reader.is_filtered = len(wanted.subscriptions) > 0
         reader.filters = wanted
         wanted.reader = reader
@@ -208,7 +208,7 @@ cdef class StreamCore(Actor):
         if reader.stream is not self:
             return 0
         reader.stream = None
-        reader.is_hungry = False
+        reader.is_waiting = False
         reader.filters.reader = None
         if reader.is_filtered:
             del self.filtered[reader]
@@ -233,7 +233,7 @@ cdef class StreamCore(Actor):
 
     def change_filters(self, Reader reader not None, ReaderFilters wanted not None) -> None:
         """Give a reader other filters; it counts the matching messages itself."""
-        cdef bint was_hungry = reader.is_hungry
+        cdef bint was_hungry = reader.is_waiting
         self.put_reader(reader, wanted)
         self.claims_went()
         if was_hungry:
@@ -363,7 +363,7 @@ cdef class StreamCore(Actor):
     cdef int advance(self, uint64_t durable) except -1:
         cdef uint64_t first = self.visible + 1
         cdef Reader reader
-        cdef list hungry
+        cdef list waiting_readers
         if durable < self.visible:      # the stream was truncated
             self.visible = durable
             self.recount_soon()
@@ -374,42 +374,42 @@ cdef class StreamCore(Actor):
         self.visible = durable
         if self.filtered:
             self.show(first, durable)
-        if self.hungry:
-            hungry = self.hungry
-            self.hungry = []
-            for reader in hungry:
+        if self.waiting_readers:
+            waiting_readers = self.waiting_readers
+            self.waiting_readers = []
+            for reader in waiting_readers:
                 if reader.stream is self:
-                    self.feed(reader)
+                    self.notify(reader)
         if self.ingest is not None and self.log.is_undoable:
             self.scheduler.submit(self.ingest)
         if self.republisher is not None:
             self.scheduler.submit(self.republisher)
-        if self.waiting:
+        if self.waiting_actors:
             self.wake_waiting()
         if self.unsettled.count:
             self.settle_soon()
         return 0
 
     cdef int wake_waiting(self) except -1:
-        cdef list waiting = self.waiting
+        cdef list waiting = self.waiting_actors
         cdef Actor actor
-        self.waiting = []
+        self.waiting_actors = []
         for actor in waiting:
             self.scheduler.submit(actor)
         return 0
 
-    cdef int feed(self, Reader reader) except -1:
-        if reader.is_hungry:
-            reader.is_hungry = False
+    cdef int notify(self, Reader reader) except -1:
+        if reader.is_waiting:
+            reader.is_waiting = False
             self.scheduler.submit(reader)
         return 0
 
     cdef int await_more(self, Reader reader) except -1:
         assert reader.stream is self
-        if not reader.is_hungry:
-            reader.is_hungry = True
+        if not reader.is_waiting:
+            reader.is_waiting = True
             if not reader.is_filtered:
-                self.hungry.append(reader)
+                self.waiting_readers.append(reader)
         return 0
 
     cdef int show(self, uint64_t first, uint64_t last) except -1:
@@ -424,11 +424,11 @@ cdef class StreamCore(Actor):
             readers = self.concerned(sequence, block.slot_of(sequence), block)
             if readers is None:
                 for reader in self.filtered:
-                    self.feed(reader)
+                    self.notify(reader)
                 return self.recount_soon()
             for reader in readers:
                 reader.appeared(sequence)
-                self.feed(reader)
+                self.notify(reader)
             sequence += 1
         return 0
 
@@ -447,7 +447,7 @@ cdef class StreamCore(Actor):
 
     # Removed messages
 
-    cdef int going(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1:
+    cdef int removing(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1:
         cdef tuple readers
         cdef Reader reader
         if self.ingest is not None and not self.ingest.is_queued:
@@ -472,7 +472,7 @@ cdef class StreamCore(Actor):
         if self.retention == LIMITS or sequence > self.visible or not self.log.is_here(sequence):
             return 0
         if not self.may_remove or self.settle(sequence, by) == UNKNOWN:
-            self.put_off(sequence)
+            self.defer(sequence)
         return 0
 
     cdef Need need_of(self, uint64_t sequence, Reader but) except? UNKNOWN:
@@ -510,12 +510,12 @@ cdef class StreamCore(Actor):
 
     cdef int remove(self, uint64_t sequence) except -1:
         if self.log.refusal is not None or self.log.remove(sequence, False) == NEEDS_BLOCK:
-            return self.put_off(sequence)
+            return self.defer(sequence)
         if self.log.needs_care or not self.log.is_told:
             self.log.tell()
         return 0
 
-    cdef int put_off(self, uint64_t sequence) except -1:
+    cdef int defer(self, uint64_t sequence) except -1:
         self.unsettled.add_run(sequence, sequence)
         self.settle_soon()
         return 0
@@ -591,7 +591,7 @@ cdef class StreamCore(Actor):
             return False
         while left > 0 and self.log.next_live(sequence, &sequence) and sequence <= self.visible:
             if self.settle(sequence, None) == UNKNOWN:
-                self.put_off(sequence)
+                self.defer(sequence)
             sequence += 1
             left -= 1
         self.recheck_from = sequence if left == 0 else 0
