@@ -50,7 +50,13 @@ class Variant:
     directives: dict[str, bool] = field(default_factory=lambda: CHECKED)
 
 
-RELEASE = Variant(("-O3", "-g0", "-DCYTHON_WITHOUT_ASSERTIONS"), directives={})
+# gcc limits inlining by the size of a file, and a module of many files reaches the limit: without
+# these two, publishing 16 B reached 0.76 of its speed with a module for each file.
+INLINING = (
+    *("--param", "inline-unit-growth=400", "--param", "large-unit-insns=100000"),
+    "-fno-inline-functions-called-once",
+)
+RELEASE = Variant(("-O3", "-g0", "-DCYTHON_WITHOUT_ASSERTIONS", *INLINING), directives={})
 VARIANTS = {
     "debug": Variant(DEBUG_FLAGS),
     "asan": Variant((*DEBUG_FLAGS, "-fsanitize=address"), ("-fsanitize=address",)),
