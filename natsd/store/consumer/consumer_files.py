@@ -1,9 +1,9 @@
 """The files of a consumer's state: their layout, their recovery, and the handling of damage.
 
     obs/<consumer>/state.db     checkpoint, two files (twin_file.py), body:
-                                0 log id u32 · 4 zero u32 · 8 seed of the log u64
+                                0 log id u32 · 4 log version u32 · 8 seed of the log u64
                                 16 changes before the log u64 · 24 the state (consumer_tracker.pyx)
-                   000007.log   the changes since, in extents (consumer_log.pxd); its id is 7
+                   000007.log   the changes since, in batches (consumer_log.pxd); its id is 7
                    damaged/     damaged logs that were set aside, unchanged
 
 Promise
@@ -12,8 +12,10 @@ Promise
 - `recover` cuts a torn tail. Whatever it found is on disk before anything is served: an earlier
   process may have ended after a failed sync, so the log is written again and synced.
 - Damage is reported with file and offset, the damaged log is set aside, and the state goes on in a
-  new log. Entries that parity restores are kept. Behind a gap, only acks of messages that are known
-  to be pending count. The old log keeps its name until a checkpoint holds what was read from it.
+  new log. Behind a gap, only acks of messages that are known to be pending count. The old log keeps
+  its name until a checkpoint holds what was read from it.
+- A log of version 1 is read, and replaced by a new checkpoint and a new log. Its checkpoint has 0
+  as the version.
 - Without a checkpoint that verifies there is no state; then no file is changed.
 
 All functions here block on the disk and raise OSError.
@@ -26,7 +28,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from natsd.store.consumer.tracking import ConsumerTracker, LogScan, encode_log_header, scan_log
+from natsd.store.consumer.tracking import (
+    LOG_VERSION,
+    ConsumerTracker,
+    LogScan,
+    encode_log_header,
+    scan_log,
+)
 from natsd.store.disk.disk import Disk, DiskFile, make_directories
 from natsd.store.disk.doubled_file import UNFINISHED_SUFFIX, read_contents
 from natsd.store.disk.holes import write_again
@@ -74,11 +82,12 @@ class Generation:
     total: int
     path: Path
     place: str
+    version: int = LOG_VERSION
 
     @property
     def checkpoint(self) -> bytes:
-        """Head of the checkpoint's body: log id, seed and number of changes, without the state."""
-        return CHECKPOINT.pack(self.log_id, 0, self.seed, self.total)
+        """Head of the checkpoint's body, without the state."""
+        return CHECKPOINT.pack(self.log_id, self.version, self.seed, self.total)
 
     def following(self, total: int, random: Random) -> "Generation":
         """Return the next generation, which begins after `total` changes."""
@@ -143,7 +152,7 @@ def create(
 def is_state_used(disk: Disk, directory: Path) -> bool:
     """Return whether the state was changed since its creation.
 
-    A delivery counts as a change, and so does the mark of a close.
+    A delivery counts as a change, and so does a close.
     """
     if not disk.exists(directory):
         return False
@@ -170,9 +179,10 @@ def recover(
     if scan is not None:
         tracker.replay(scan.entries)
         recovery.late_acks = tracker.replay_late(scan.late)
-    if scan is None or recovery.damage:
+    if scan is None or recovery.damage or generation.version != LOG_VERSION:
         total = generation.total if scan is None else scan.total
-        recovery.set_aside = _keep_damaged(disk, generation)
+        if recovery.damage:
+            recovery.set_aside = _keep_damaged(disk, generation)
         log = write_generation(disk, generation.following(total, random), tracker.encode())
         _remove_leftovers(disk, directory, log.generation)
         return log, recovery
@@ -188,7 +198,7 @@ def recover(
 
 
 def _settle_log(file: DiskFile, generation: Generation, scan: LogScan) -> None:
-    """Cut the log behind the last mark, and put the entries that were found on disk."""
+    """Cut the log behind the last whole batch, and put the entries that were found on disk."""
     if scan.torn:
         file.truncate(scan.end)
     elif scan.total == generation.total:
@@ -208,7 +218,7 @@ def _read_checkpoint(
     if not bodies:
         raise ConsumerStateDamaged(f"{path} is damaged: no copy of the state verifies")
     try:
-        log_id, _, seed, total = CHECKPOINT.unpack_from(bodies[0])
+        log_id, version, seed, total = CHECKPOINT.unpack_from(bodies[0])
         tracker.decode(bodies[0][CHECKPOINT.size :])
     except (struct.error, DamagedEncoding) as error:
         raise ConsumerStateDamaged(f"{path} is damaged: {error}") from None
@@ -216,7 +226,8 @@ def _read_checkpoint(
         FileDamage(each.path, each.offset, each.length, each.what, harmless=True)
         for each in found.damage
     ]
-    return Generation(log_id, seed, total, directory / f"{log_id:06}{LOG_SUFFIX}", place)
+    log = directory / f"{log_id:06}{LOG_SUFFIX}"
+    return Generation(log_id, seed, total, log, place, version)
 
 
 def _checkpoint_place(place: str) -> str:
@@ -239,10 +250,10 @@ def _read_log(disk: Disk, generation: Generation, recovery: Recovery) -> LogScan
     found = read_contents(disk, path)
     data = found.data
     header = encode_log_header(generation.log_id, generation.seed, generation.total)
-    if data[:LOG_HEADER_BYTES] != header:
+    if data[:LOG_HEADER_BYTES] != header and generation.version == LOG_VERSION:
         what = "header does not verify"
         recovery.damage.append(FileDamage(path, 0, LOG_HEADER_BYTES, what, harmless=True))
-    scan = scan_log(data, generation.seed, generation.total)
+    scan = scan_log(data, generation.seed, generation.total, generation.version)
     recovery.damage += [FileDamage(path, *damage) for damage in scan.damage]
     if found.holes_end > scan.end:  # an unreadable page is damage, not a torn end
         lost = found.holes_end - scan.end

@@ -46,7 +46,7 @@ from natsd.store.disk.disk import DiskFile, is_transient
 from natsd.store.errors import StoreClosed, StoreError, StoreFull, StoreReadOnly
 from natsd.store.wal.entries import CommitSource, Extent, grown_allocation
 
-SLOT_BYTES: Final = 32
+ENTRY_BYTES: Final = 32
 # A log is replaced by a checkpoint when it is longer than LOG_BYTES_MIN and longer than
 # LOG_STATE_FACTOR times the encoded state.
 LOG_BYTES_MIN: Final = 1 << 20
@@ -90,7 +90,6 @@ class ConsumerStore(CommitSource):
         self._flight_count = 0  # number of changes once that extent is written
         self._log_bytes_max = LOG_BYTES_MIN
         self._anew = False  # a checkpoint is needed, since log entries cannot express the change
-        self._is_closing = False
         self._checkpointing: asyncio.Task[None] | None = None
         self._resting: asyncio.Task[None] | None = None
         self._is_full = False
@@ -221,9 +220,11 @@ class ConsumerStore(CommitSource):
         await self._reached(self._tracker.change_count)
 
     async def close(self) -> None:
-        """Write all changes, a checkpoint if the log has entries, and a closing mark.
+        """Write all changes, and a checkpoint with the whole state unless the log is empty.
 
-        Raises as `synced` does.
+        Then a log that is cut short or replaced by an older one loses nothing. The first log is
+        replaced even if it is empty, since its number tells that the state was never used. Raises
+        as `synced` does.
         """
         if isinstance(self._error, StoreClosed):
             return
@@ -231,24 +232,14 @@ class ConsumerStore(CommitSource):
             await self.synced()
             await self._until_quiet()
             await self._settle()
-            with contextlib.suppress(StoreFull):  # only the closing mark is missing
-                await self._mark_closed()
+            generation = self._log.generation
+            if generation.log_id == 1 or self._durable != generation.total:
+                with contextlib.suppress(StoreFull):  # the log has all changes
+                    self._begin_anew()
+                    await self.synced()
+                    await self._until_quiet()
         finally:
             await self._shut()
-
-    async def _mark_closed(self) -> None:
-        """Write the whole state to a checkpoint, then the closing mark.
-
-        Then a log that is cut short or replaced by an older one loses nothing, and is reported.
-        """
-        if self._durable != self._log.generation.total:
-            self._begin_anew()
-            await self.synced()
-            await self._until_quiet()
-        self._is_closing = True
-        self._changed()
-        await self._reached(self._tracker.change_count)
-        await self._settle()
 
     async def abandon(self) -> None:
         """Close the files without writing, since the caller removes them."""
@@ -298,11 +289,11 @@ class ConsumerStore(CommitSource):
         if self._error is not None or self._is_full or not self._quiet.is_set():
             return None
         changes = self._tracker.changes.count
-        if self._anew or self._end + changes * SLOT_BYTES > self._log_bytes_max:
+        if self._anew or self._end + changes * ENTRY_BYTES > self._log_bytes_max:
             self._quiet.clear()
             self._checkpointing = asyncio.get_running_loop().create_task(self._checkpoint())
             return None
-        if changes == 0 and not self._is_closing:
+        if changes == 0:
             return None
         self._quiet.clear()
         if self._file is None:
@@ -311,15 +302,13 @@ class ConsumerStore(CommitSource):
         self._was_used = True
         self._flight_count = self._tracker.change_count
         seed = self._log.generation.seed
-        extent = self._tracker.changes.seal(
-            seed, self._end // SLOT_BYTES, self._flight_count, self._is_closing
-        )
-        self._flight_bytes = len(extent)
-        end = self._end + len(extent)
+        batch = self._tracker.changes.seal(seed, self._end, self._flight_count)
+        self._flight_bytes = len(batch)
+        end = self._end + len(batch)
         allocate_to = 0
         if end > self._allocated:
             allocate_to = self._allocated = grown_allocation(end, self._log_bytes_max)
-        return Extent(self._file, self._end, extent, allocate_to, identity=seed)
+        return Extent(self._file, self._end, batch, allocate_to, identity=seed)
 
     def committed(self) -> None:
         """Count the extent as durable; see CommitSource."""

@@ -377,24 +377,26 @@ cdef class ConsumerTracker:
         cdef bytes copy = bytes(entries)
         cdef const unsigned char* at = <const unsigned char*> PyBytes_AS_STRING(copy)
         cdef Py_ssize_t index
-        cdef Slot slot
+        cdef Entry entry
+        cdef bint drop
         assert not self.logging
-        for index in range(len(copy) // SLOT_BYTES):
-            read_slot(at + index * SLOT_BYTES, &slot)
-            if slot.kind == DELIVERED:
-                self.deliver(slot.a, slot.b, slot.count, <int64_t> slot.c, slot.flags & DROPPED)
-            elif slot.kind == ACKED:
-                self.acknowledge(slot.a, slot.b)
-            elif slot.kind == SKIPPED:
-                self.update_starting(slot.a)
-            elif slot.kind == FORGOTTEN:
-                self.remove_redelivered_below(slot.a)
-            elif slot.kind == HELD:
-                self.take_held(slot.a, slot.b)
-            elif slot.kind == LET_GO:
-                self.let_go(slot.a, slot.b)
-            elif slot.kind == TERMINATED:
-                self.terminate(slot.a)
+        for index in range(len(copy) // ENTRY_BYTES):
+            read_entry(at + index * ENTRY_BYTES, &entry)
+            if entry.kind == DELIVERED:
+                drop = entry.flags & DROPPED
+                self.deliver(entry.a, entry.b, entry.count, <int64_t> entry.c, drop)
+            elif entry.kind == ACKED:
+                self.acknowledge(entry.a, entry.b)
+            elif entry.kind == SKIPPED:
+                self.update_starting(entry.a)
+            elif entry.kind == FORGOTTEN:
+                self.remove_redelivered_below(entry.a)
+            elif entry.kind == HELD:
+                self.take_held(entry.a, entry.b)
+            elif entry.kind == LET_GO:
+                self.let_go(entry.a, entry.b)
+            elif entry.kind == TERMINATED:
+                self.terminate(entry.a)
 
     def replay_late(self, entries: bytes | bytearray) -> int:
         """Apply the entries behind a gap that are safe: acks of messages known to be pending.
@@ -405,12 +407,12 @@ cdef class ConsumerTracker:
         cdef bytes copy = bytes(entries)
         cdef const unsigned char* at = <const unsigned char*> PyBytes_AS_STRING(copy)
         cdef Py_ssize_t index, taken = 0
-        cdef Slot slot
+        cdef Entry entry
         assert not self.logging
-        for index in range(len(copy) // SLOT_BYTES):
-            read_slot(at + index * SLOT_BYTES, &slot)
-            if slot.kind == ACKED and self.find(slot.b) >= 0:
-                taken += self.acknowledge(slot.a, slot.b) == ACK_TAKEN
+        for index in range(len(copy) // ENTRY_BYTES):
+            read_entry(at + index * ENTRY_BYTES, &entry)
+            if entry.kind == ACKED and self.find(entry.b) >= 0:
+                taken += self.acknowledge(entry.a, entry.b) == ACK_TAKEN
         return taken
 
     # The checkpoint:  0 version u64 · 8 ack policy u64 · 16 delivered · 32 ack floor (consumer u64,

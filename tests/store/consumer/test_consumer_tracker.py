@@ -136,7 +136,7 @@ def test_changes_are_told_once_until_they_are_taken() -> None:
     tracker.start_logging(0)
     deliver(tracker, 1, 2, 3)
     assert len(told) == 1
-    tracker.changes.seal(SEED, 2, 3, False)
+    tracker.changes.seal(SEED, 64, 3)
     deliver(tracker, 4, 5)
     assert len(told) == 2
     assert tracker.change_count == 5
@@ -273,9 +273,10 @@ def test_state_log_and_checkpoint_are_those_of_the_model(
     assert tracker.first_pending() == min(model.pending, default=0)
     tracker.state().validate()
     # The log and the checkpoint give the same state.
-    extent = tracker.changes.seal(SEED, 2, tracker.change_count, False)
+    total = tracker.change_count
+    batch = tracker.changes.seal(SEED, 64, total) if total else b""
     replayed = ConsumerTracker(policy, 0)
-    replayed.replay(scan_log(bytes(64) + extent, SEED, 0).entries)
+    replayed.replay(scan_log(bytes(64) + batch, SEED, 0).entries)
     assert replayed.state() == model.state()
     decoded = ConsumerTracker(policy, max_deliver)
     decoded.decode(tracker.encode())
