@@ -60,8 +60,3 @@ cdef enum:
 cdef inline Subscription plain_at(MatchResult result, uint32_t place):
     """Return a plain subscription by its index."""
     return <Subscription> result.plain_subs[place]
-
-
-cdef inline Subscription member_at(QueueResult* group, uint32_t place):
-    """Return a member of a queue group by its index."""
-    return <Subscription> group.members[place]

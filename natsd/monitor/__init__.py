@@ -51,10 +51,6 @@ class Monitor:
         await self._end()
         self._listener.close()
 
-    async def wait_serving(self) -> None:
-        """Wait until requests are answered; before that connections are only queued."""
-        await asyncio.shield(self._serving)
-
     async def _begin(self) -> None:
         """Serve requests; retry every RETRY_S while descriptors or memory are missing."""
         is_told = False

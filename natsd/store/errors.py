@@ -11,7 +11,7 @@ case, if it has one, so that an API answer can pass it on; `str(error)` may say 
                            MaximumMessagesPerSubjectExceeded  MaximumMessageSizeExceeded
       MessageNotFound      MessageDamaged
       StoreEOF             past the last message
-      BlockFull  BlockSealed  BlockUnreadable
+      BlockFull  BlockUnreadable
       SequenceMismatch     a given sequence that is not above the last one
       TooManyResults  InvalidLimits
       DamagedEncoding      a sequence set, a snapshot or an archive that does not verify
@@ -209,12 +209,6 @@ class BlockFull(StoreError):
     """A block cannot grow, since its offsets have 31 bits; the next block has room."""
 
     text = "block is full"
-
-
-class BlockSealed(StoreError):
-    """The block has reached its maximum size; later messages go into another one."""
-
-    text = "block is sealed"
 
 
 class BlockUnreadable(StoreError):

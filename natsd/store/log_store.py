@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from natsd.core.steps import run_cooperatively
-from natsd.store.backup.snapshot import write_snapshot
 from natsd.store.block.blocks import MsgBlock
 from natsd.store.block.cold_block import ColdBlock
 from natsd.store.codec.records import StoredMessage
@@ -39,14 +38,13 @@ from natsd.store.log.message_log import (
     Purge,
     RemoveAbove,
     SequenceAt,
-    SubjectStates,
     SubjectTotals,
     Sweep,
     last_of_subject,
     read_batch,
 )
 from natsd.store.log.subjects import Filter
-from natsd.store.store import DurabilityListener, Limits, Store, StoreState, SubjectState
+from natsd.store.store import DurabilityListener, Limits, Store, StoreState
 
 SLICE = 400_000  # an operation's budget: about a millisecond of the loop
 EXPIRY_SLICE = SLICE // 2  # shorter, since publishers wait during each slice
@@ -462,21 +460,6 @@ class LogStore(Store):
                 if self._log.has(operation.result):
                     raise
 
-    def load_next_cached(
-        self, filters: str | Sequence[str], from_sequence: int
-    ) -> tuple[StoredMessage, int] | None:
-        """See Store."""
-        operation = NextMatch(self._log, self.filter_of(filters), from_sequence)
-        try:
-            if not operation.step(SLICE):
-                return None
-        except ColdBlock:
-            return None
-        if operation.result == 0:
-            raise StoreEOF
-        message = self._log.load(operation.result)
-        return None if message is None else (message, operation.result - max(from_sequence, 1))
-
     async def load_next(
         self, filters: str | Sequence[str], from_sequence: int
     ) -> tuple[StoredMessage, int]:
@@ -534,12 +517,6 @@ class LogStore(Store):
         """See Store."""
         return self._log.state(with_deleted=with_deleted)
 
-    async def subject_states(self, pattern: str) -> dict[str, SubjectState]:
-        """See Store."""
-        operation = SubjectStates(self._log, self.filter_of(pattern))
-        await self.run(operation)
-        return operation.result
-
     async def subject_totals(self, pattern: str) -> dict[str, int]:
         """See Store."""
         operation = SubjectTotals(self._log, self.filter_of(pattern))
@@ -560,7 +537,3 @@ class LogStore(Store):
         operation = SequenceAt(self._log, time_ns)
         await self.run(operation)
         return operation.result
-
-    def snapshot(self) -> AsyncIterator[bytes]:
-        """See Store."""
-        return write_snapshot(self._log, self.fetch)

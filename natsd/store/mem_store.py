@@ -8,10 +8,6 @@ messages, so that memory follows the live messages. Erased messages are overwrit
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
-from typing import Self
-
-from natsd.store.backup.snapshot import SnapshotReader
 from natsd.store.block.blocks import MsgBlock, copy_messages
 from natsd.store.errors import StoreClosed
 from natsd.store.log.message_log import MessageLog
@@ -92,28 +88,6 @@ class MemStore(LogStore):
         log = self._log
         held = sum(block.cached_bytes + block.array_bytes for block in log.all_blocks)
         return held + log.subjects.memory_bytes + log.dead.memory_bytes + log.expiries.memory_bytes
-
-    @classmethod
-    async def restore(
-        cls,
-        chunks: AsyncIterable[bytes],
-        limits: Limits | None = None,
-        *,
-        block_bytes: int = BLOCK_BYTES_MAX,
-    ) -> Self:
-        """Return a new store with the content of a snapshot of either kind of store.
-
-        It has the limits of the snapshot, or those given. Raises DamagedEncoding; then there is no
-        store.
-        """
-        store = cls(block_bytes=block_bytes)
-        reader = SnapshotReader(store._log)
-        async for chunk in chunks:
-            reader.feed(chunk)
-        store._log.set_limits(limits or reader.finish())
-        await store.settle()
-        store.changed()
-        return store
 
     async def close(self) -> None:
         """Drop all messages; later calls raise StoreClosed."""

@@ -477,20 +477,10 @@ cdef class SequenceSet:
         """Return how many sequences of the set are <= `sequence`."""
         return self.count_through(sequence)
 
-    def next_present(self, uint64_t sequence):
-        """Return the lowest sequence of the set that is >= `sequence`; None if there is none."""
-        cdef uint64_t found = 0
-        return found if self.find_present(sequence, &found) else None
-
     def next_absent(self, uint64_t sequence):
         """Return the lowest absent sequence that is >= `sequence`; None if there is none."""
         cdef uint64_t found = 0
         return found if self.find_absent(sequence, &found) else None
-
-    def previous_absent(self, uint64_t sequence):
-        """Return the highest absent sequence that is <= `sequence`; None if there is none."""
-        cdef uint64_t found = 0
-        return found if self.find_absent_back(sequence, &found) else None
 
     # Sets of sets
 

@@ -14,7 +14,7 @@ Source: nats-server's `StreamStore` (server/store.go) for the meaning of each op
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -83,15 +83,6 @@ class StoreState:
     num_subjects: int = 0
     num_deleted: int = 0
     deleted: SequenceSet | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectState:
-    """The number of messages of one subject, and the sequences of its first and last."""
-
-    msgs: int
-    first: int
-    last: int
 
 
 class DurabilityListener(Protocol):
@@ -246,19 +237,14 @@ class Store(Protocol):
     async def load_last(self, subject: str) -> StoredMessage:
         """Return the last message on `subject`, from memory or disk; see `load_last_cached`."""
 
-    def load_next_cached(
-        self, filters: str | Sequence[str], from_sequence: int
-    ) -> tuple[StoredMessage, int] | None:
-        """Return the first message at or after `from_sequence` that matches one of the filters.
-
-        The second value is the number of sequences between `from_sequence` and the message. Return
-        None if the message is not in memory. Raises StoreEOF if no message matches.
-        """
-
     async def load_next(
         self, filters: str | Sequence[str], from_sequence: int
     ) -> tuple[StoredMessage, int]:
-        """Return the first match, from memory or disk; see `load_next_cached`."""
+        """Return the first message at or after `from_sequence` that matches one of the filters.
+
+        The second value is the number of sequences between `from_sequence` and the message. Raises
+        StoreEOF if no message matches.
+        """
 
     def read_batch_cached(
         self, from_sequence: int, messages_max: int, bytes_max: int
@@ -286,9 +272,6 @@ class Store(Protocol):
     def state(self, *, with_deleted: bool = False) -> StoreState:
         """Return the store's state; its `deleted` is None unless `with_deleted`."""
 
-    async def subject_states(self, pattern: str) -> dict[str, SubjectState]:
-        """Return the state of each subject that matches `pattern`."""
-
     async def subject_totals(self, pattern: str) -> dict[str, int]:
         """Return the number of messages of each subject that matches `pattern`."""
 
@@ -308,9 +291,6 @@ class Store(Protocol):
         """
 
     # The whole store
-
-    def snapshot(self) -> AsyncIterator[bytes]:
-        """Yield the store's content as bytes that `restore` of a MemStore reads."""
 
     async def close(self) -> None:
         """Close the store; every change is durable on return."""

@@ -1,5 +1,7 @@
 """A trie as text for people: one line per node, chains in one line, indented by branch.
 
+This module is part of the package's public API; the server itself does not use it.
+
     Sparse 0x0007e
       c Chain 0x00059
         ar Leaf ~0 = 1

@@ -1,4 +1,6 @@
-"""A trie whose content is any Python object.
+"""A trie whose content is any Python object; part of the package's public API.
+
+The seed is Cassandra's `InMemoryTrie`. The server itself stores records (`record_trie`).
 
 Promise
 - An object is owned from `put` until it is replaced, or until its key is deleted and no reader from

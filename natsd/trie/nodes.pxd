@@ -52,10 +52,6 @@ cdef enum:
 ctypedef int32_t Pointer
 
 
-cdef inline bint is_leaf(Pointer node) noexcept nogil:
-    return node < 0
-
-
 cdef inline uint32_t kind_of(Pointer node) noexcept nogil:
     """Return the low five bits, the kind of a node that is neither NONE nor a leaf."""
     return node & CELL_MASK

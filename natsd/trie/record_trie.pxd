@@ -33,11 +33,10 @@ cdef class RecordTrie(CellTrie):
     cdef bint _put(self, bytes key, bytes record) except -1
 
     # Return a slot's record, at the same address until the key is removed. Readers copy it with
-    # `read_record`; the writer changes it between `begin_write` and `end_write`.
+    # `get`; the writer changes it between `begin_write` and `end_write`.
     cdef unsigned char* record(self, int64_t slot) noexcept nogil
     cdef void begin_write(self, int64_t slot) noexcept nogil
     cdef void end_write(self, int64_t slot) noexcept nogil
-    cdef bint read_record(self, int64_t slot, unsigned char* into) noexcept nogil
 
     # Merge all keys of another trie into this one, record by record. For the writer only; the other
     # trie may be written to meanwhile. Raises TrieFull; keys merged before stay.

@@ -4,7 +4,7 @@ Promise
 - A key's slot, and the address of its record, stay the same until the key is removed, whatever else
   happens to the trie. A slot is reused only when no reader from before is left.
 - A new record is zero. The writer changes it in place between `begin_write` and `end_write`;
-  `read_record` returns one consistent state of it.
+  `get` returns one consistent state of it.
 - `find` and `record` are for the writer, and for others while they hold a pinned lease.
 """
 
@@ -102,12 +102,6 @@ cdef class RecordTrie(CellTrie):
 
     cdef void end_write(self, int64_t slot) noexcept nogil:
         end_slot_write(&self.memory.contents, <uint32_t> slot)
-
-    cdef bint read_record(self, int64_t slot, unsigned char* into) noexcept nogil:
-        if slot < 0 or slot >= self.memory.contents.top:
-            return False
-        copy_slot(&self.memory.contents, <uint32_t> slot, into)
-        return True
 
     cdef object content_at(self, int32_t index):
         cdef bytes record = PyBytes_FromStringAndSize(NULL, self.memory.contents.width)

@@ -1,5 +1,6 @@
 """Views of tries without copies: slices, unions, matches; and the keys of a trie in order.
 
+This module is part of the package's public API; the server itself does not use it.
 Views are tries, so they can be nested. Nothing is computed before a view is walked.
 `natsd/trie/trie.md` tells what a walk sees of concurrent writes.
 

@@ -189,12 +189,12 @@ async def live(machine: Machine, history: History, steps: list[tuple[Any, ...]])
 
 
 async def contents(store: FileStore) -> tuple[Any, ...]:
-    """Return the messages, the state and the states of all subjects."""
+    """Return the messages, the state and the message count of each subject."""
     found = {m.sequence: plain(m) for m in await everything(store)}
     state = store.state(with_deleted=True)
     if state.last_sequence not in found:
         state = replace(state, last_time_ns=0)  # the message is gone: only index.db knows
-    return found, state, await store.subject_states(">")
+    return found, state, await store.subject_totals(">")
 
 
 async def check_after_crash(machine: Machine, history: History, seed: int) -> None:

@@ -153,17 +153,6 @@ class FileModel(StoreModel):
         self.run(self.store.synced())
         assert self.store.durable_sequence == self.model.last
 
-    @rule()
-    def restore_in_memory(self) -> None:
-        async def copy() -> None:
-            restored = await MemStore.restore(self.store.snapshot(), block_bytes=BLOCK_BYTES)
-            found = [plain(message) for message in await everything(restored)]
-            assert found == self.model.matching(">")
-            assert restored.limits == self.store.limits
-
-        if self.model.last:
-            self.run(copy())
-
     @invariant()
     def state_is_exact(self) -> None:
         if hasattr(self, "store") and self.model.messages:

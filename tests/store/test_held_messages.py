@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.store.consumer.consumer_state import AckPolicy, ConsumerState, Pending, SequencePair
-from natsd.store.consumer.reconcile import Interested, acked_by_all, cut_back
+from natsd.store.consumer.reconcile import cut_back
 from natsd.store.consumer.tracking import ConsumerTracker, scan_log
 from natsd.store.errors import DamagedEncoding, InvalidConsumerState
 
@@ -125,14 +125,6 @@ def test_a_state_that_contradicts_itself_is_refused() -> None:
             state.validate()
 
 
-def test_interest_keeps_what_is_held() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
-    tracker.hold(2, 3)
-    deliver(tracker, 4, 5)
-    ack(tracker, 4)
-    assert list(acked_by_all([Interested(tracker.state())], 1, 6)) == [1, 4]
-
-
 def test_what_is_held_is_cut_back_with_its_stream() -> None:
     tracker = ConsumerTracker(AckPolicy.EXPLICIT)
     deliver(tracker, 1)
@@ -238,7 +230,6 @@ def test_state_log_and_checkpoint_are_those_of_the_model(
         step(what, which, tracker, model)
         assert as_sets(tracker) == model
         assert floor(tracker) == model.floor()
-        assert tracker.first_pending() == min(model.pending, default=0)
     state = tracker.state()
     state.validate()
     decoded, replaced = ConsumerTracker(AckPolicy.EXPLICIT), ConsumerTracker(AckPolicy.EXPLICIT)

@@ -21,7 +21,6 @@ from natsd.store.log.message_log import (
     Operation,
     Purge,
     RemoveAbove,
-    SubjectStates,
     SubjectTotals,
 )
 from natsd.store.log.subjects import Filter
@@ -106,7 +105,6 @@ OPERATIONS: dict[str, Callable[[MessageLog], Operation]] = {
     "num_pending": lambda log: NumPending(log, Filter(["key.*"]), 150),
     "num_pending_last": lambda log: NumPending(log, Filter(["key.*"]), 150, True),
     "multi_last": lambda log: MultiLast(log, Filter(["key.>"]), 250),
-    "subject_states": lambda log: SubjectStates(log, Filter(["key.*"])),
     "subject_totals": lambda log: SubjectTotals(log, Filter(["key.*"])),
     "last_match": lambda log: LastMatch(log, Filter(["key.*"])),
     "next_match": lambda log: NextMatch(log, Filter(["*.77", "none.*"]), 280),
@@ -145,7 +143,7 @@ def test_slices_do_what_one_step_does(name: str) -> None:
     assert sliced.state(with_deleted=True) == at_once.state(with_deleted=True)
 
 
-@pytest.mark.parametrize("name", ["num_pending", "multi_last", "subject_states", "subject_totals"])
+@pytest.mark.parametrize("name", ["num_pending", "multi_last", "subject_totals"])
 def test_an_operation_begins_anew_if_the_log_is_emptied(name: str) -> None:
     store = filled()
     operation = OPERATIONS[name](store._log)

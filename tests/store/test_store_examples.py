@@ -3,14 +3,12 @@
 The answers are those of nats-server's `memStore`.
 """
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from natsd.core.routing import InvalidSubject
 from natsd.store.errors import (
-    DamagedEncoding,
     InvalidLimits,
     MaximumBytesExceeded,
     MaximumMessagesExceeded,
@@ -23,8 +21,7 @@ from natsd.store.errors import (
     TooManyResults,
 )
 from natsd.store.log_store import LogStore
-from natsd.store.mem_store import MemStore
-from natsd.store.store import Discard, Limits, SubjectState
+from natsd.store.store import Discard, Limits
 from tests.store.conftest import OpenStore
 
 HEADERS = b"NATS/1.0\r\nTrace: 1\r\n\r\n"
@@ -121,10 +118,7 @@ class TestDiscardOld:
         store = await open_store(max_msgs_per_subject=1)
         fill(store, "a", "b", "a", "a")
         assert data_in(store) == ["2", "4"]
-        assert await store.subject_states(">") == {
-            "a": SubjectState(1, 4, 4),
-            "b": SubjectState(1, 2, 2),
-        }
+        assert await store.subject_totals(">") == {"a": 1, "b": 1}
 
 
 class TestDiscardNew:
@@ -400,63 +394,6 @@ class TestReading:
         assert (state.last_sequence, state.last_time_ns) == (3, 3)
         assert (state.num_subjects, state.num_deleted) == (1, 1)
         assert state.deleted is not None and list(state.deleted) == [2]
-
-
-async def chunks_of(data: bytes, size: int) -> AsyncIterator[bytes]:
-    for at in range(0, len(data), size):
-        yield data[at : at + size]
-
-
-class TestSnapshot:
-    async def make(self, open_store: OpenStore) -> tuple[LogStore, bytes]:
-        store = await open_store(max_msgs=9, first_sequence=3)
-        for number in range(3, 15):
-            store.append(f"a.{number}", HEADERS, b"x" * number, number, expires_ns=number % 2 * 99)
-        await store.delete(10)
-        store.skip(2)
-        return store, b"".join([chunk async for chunk in store.snapshot()])
-
-    @pytest.mark.parametrize("size", [1, 7, 1 << 20])
-    async def test_a_restored_store_is_the_same(self, open_store: OpenStore, size: int) -> None:
-        store, data = await self.make(open_store)
-        restored = await MemStore.restore(chunks_of(data, size))
-        assert restored.state(with_deleted=True) == store.state(with_deleted=True)
-        assert restored.limits == store.limits
-        assert restored.next_expiry_ns() == 99
-        for sequence in (6, 9, 14):
-            ours, theirs = await store.load(sequence), await restored.load(sequence)
-            assert (ours.subject, ours.headers, ours.data) == (
-                theirs.subject,
-                theirs.headers,
-                theirs.data,
-            )
-
-    async def test_an_empty_store(self, open_store: OpenStore) -> None:
-        store = await open_store()
-        fill(store, *"abc")
-        await store.purge()
-        data = b"".join([chunk async for chunk in store.snapshot()])
-        restored = await MemStore.restore(chunks_of(data, 100))
-        assert restored.append("a", None, b"", 1) == 4
-
-    async def test_a_cut_snapshot_is_refused(self, open_store: OpenStore) -> None:
-        _, data = await self.make(open_store)
-        for length in range(0, len(data), 5):
-            with pytest.raises(DamagedEncoding):
-                await MemStore.restore(chunks_of(data[:length], 4096))
-
-    async def test_every_flipped_bit_is_refused(self, open_store: OpenStore) -> None:
-        _, data = await self.make(open_store)
-        for at in range(len(data)):
-            damaged = bytearray(data)
-            damaged[at] ^= 1 << at % 8
-            with pytest.raises(DamagedEncoding):
-                await MemStore.restore(chunks_of(bytes(damaged), 4096))
-
-    async def test_what_follows_it_is_refused(self, open_store: OpenStore) -> None:
-        _, data = await self.make(open_store)
-        with pytest.raises(DamagedEncoding):
-            await MemStore.restore(chunks_of(data + b"\0", 4096))
 
 
 class TestClosing:

@@ -47,7 +47,7 @@ from natsd.jetstream.names import NAME_BYTES_MAX, byte_length, is_valid_asset_na
 from natsd.jetstream.stream.duplicates_file import keep_duplicates
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.limits import UNCOUNTED_BYTES, is_compressed
-from natsd.store.backup.snapshot import append_image, end_as
+from natsd.store.backup.block_images import append_image, end_as
 from natsd.store.backup.snapshots import open_image
 from natsd.store.block.stored_blocks import BLOCK_SUFFIX
 from natsd.store.commit.volume import Volume

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from natsd.store.backup.snapshot import BLOCK_BYTES, BLOCK_BYTES_LIMIT, closed_bytes
+from natsd.store.backup.block_images import BLOCK_BYTES, BLOCK_BYTES_LIMIT, closed_bytes
 from natsd.store.block.blocks import MsgBlock, Scan, copy_messages
 from natsd.store.sequence_set import SequenceSet
 

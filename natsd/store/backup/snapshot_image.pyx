@@ -1,8 +1,8 @@
-"""The compiled part of snapshots: copies messages from a log to a block, and back."""
+"""The compiled part of restores: opens the image of a block and appends its messages to a log."""
 
 from libc.stdint cimport uint64_t
 
-from natsd.store.block.blocks cimport FOUND, MsgBlock, Scan, copy_messages
+from natsd.store.block.blocks cimport FOUND, MsgBlock, Scan
 from natsd.store.block.sendable cimport sendable_headers
 from natsd.store.codec.records cimport RecordView
 from natsd.store.log.message_log cimport MessageLog
@@ -11,27 +11,6 @@ from natsd.store.errors import DamagedEncoding, SequenceMismatch
 
 cdef enum:
     RECORD_BYTES = 100      # cost of a message besides its bytes, in bytes that cost as much
-
-
-def copy_into(
-    MessageLog log not None, MsgBlock into not None, uint64_t first, uint64_t last,
-    uint64_t bytes_max,
-) -> int:
-    """Copy messages until `into` has `bytes_max` bytes; return the sequence to go on with.
-
-    The result is above `last` at the end. Raises ColdBlock after copying the messages before that
-    block: `into.last_sequence` tells how far.
-    """
-    cdef MsgBlock block
-    cdef uint64_t sequence = first
-    while log.next_live(sequence, &sequence) and sequence <= last:
-        block = log.blocks.holding(sequence)
-        sequence = copy_messages(
-            block, into, sequence, min(last, block.last_sequence), bytes_max
-        )
-        if into.size >= bytes_max:
-            return sequence
-    return last + 1
 
 
 def open_image(bytes image not None) -> MsgBlock:

@@ -625,10 +625,6 @@ cdef class MsgBlock:
         self.dead = None
         return 0
 
-    def is_damaged(self, sequence: int) -> bool:
-        """Return whether a message of that sequence may have stood in a damaged part."""
-        return any(found.covers(sequence) for found in self.damage_found)
-
     @property
     def damage(self) -> list[Damage]:
         return list(self.damage_found)
@@ -767,29 +763,3 @@ cdef class MsgBlock:
                     index_sequence(&self.index, place), index_sequence(&self.index, place)
                 )
         return deleted
-
-    @property
-    def deleted_count(self) -> int:
-        return self.deleted_sequences.count
-
-    @property
-    def max_skip_sequence(self) -> int:
-        """The highest reserved sequence; 0: none."""
-        return 0 if self.skipped is None else self.skipped.last or 0
-
-    def is_deleted(self, uint64_t sequence) -> bool:
-        """Return whether the sequence was removed or is reserved."""
-        cdef int64_t place
-        if not self.has_arrays:
-            return self.dead.has(sequence)
-        place = index_find(&self.index, sequence)
-        if place >= 0:
-            return bool(self.index.offsets[place] & REMOVED)
-        return self.skipped is not None and self.skipped.has(sequence)
-
-    @property
-    def last_record_checksum(self) -> bytes | None:
-        """The eight bytes at the end of the last record; None: there is no record."""
-        if self.last_checksum == 0:
-            return None
-        return self.last_checksum.to_bytes(8, "little")

@@ -78,7 +78,6 @@ cdef class Scan:
 
     # Return the subject of the message at that place of the index; the place must be neither a hole
     # nor an erased message.
-    cdef const char* subject_at(self, uint32_t place, uint16_t* length) noexcept nogil
 
     cdef bint open_header(self, uint64_t first_sequence) noexcept nogil
     cdef bint find_seed(self, uint64_t* seed, uint32_t* block_id) noexcept nogil

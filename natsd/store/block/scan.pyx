@@ -29,7 +29,7 @@ Source: docs/store.md, "What an acknowledgement means" and "When a disk has lied
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdlib cimport free
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
 from natsd.store.block.array cimport array_add
@@ -577,12 +577,6 @@ cdef class Scan:
                 self.index.offsets[place] = offset | REMOVED
                 self.live_bytes = self.live_bytes - record_length_at(self.bytes_at + offset)
                 self.live_count = self.live_count - 1
-
-    cdef const char* subject_at(self, uint32_t place, uint16_t* length) noexcept nogil:
-        cdef RecordView view
-        view_record(self.bytes_at + (self.index.offsets[place] & OFFSET_MASK), &view)
-        length[0] = <uint16_t> view.subject_len
-        return view.subject
 
     # For Python
 

@@ -151,11 +151,6 @@ cdef class FileCommits:
         """Note that the log has changed, so that the committer asks for an extent."""
         self._committer.dirty(self)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits to be written or is being written."""
-        return self._commit is None and not self.log.is_dirty
-
     async def synced(self):
         """Wait until all changes so far are committed. Raises StoreFull or StoreReadOnly."""
         cdef uint64_t number = self.number

@@ -341,10 +341,6 @@ cdef class ConsumerTracker:
             return None
         return Pending(self.items[index].consumer, self.items[index].time_ns)
 
-    def first_pending(self) -> int:
-        """Return the lowest pending stream sequence; 0: none."""
-        return self.items[self.head].stream if self.pending_count else 0
-
     # The log
 
     def listen(self, on_change) -> None:

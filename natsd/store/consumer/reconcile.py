@@ -19,11 +19,10 @@ These are pure functions over values. Source: nats-server's `checkInterestState`
 `checkStateForInterestStream`, which reconcile a stream with its consumers' states.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from natsd.store.consumer.consumer_state import ConsumerState, Pending, SequencePair
-from natsd.store.sequence_set import SequenceSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,67 +108,3 @@ def _risen(
     consumer = min((p.sequence - 1 for p in pending.values()), default=delivered.consumer)
     lowest = min([delivered.stream + 1, *pending, *(first for first, _ in held or ())])
     return SequencePair(max(floor.consumer, consumer), max(floor.stream, lowest - 1))
-
-
-@dataclass(frozen=True, slots=True)
-class Interested:
-    """A consumer of a stream with interest or work queue retention.
-
-    `wanted` has the stored messages that the consumer's filter matches; None: all messages.
-    """
-
-    state: ConsumerState
-    wanted: SequenceSet | None = None
-
-    def acked(self, first_sequence: int, last_sequence: int) -> SequenceSet:
-        """Return the sequences from first to last that were delivered and need no ack any more.
-
-        A message that was delivered `max_deliver` times does not count as acked: it stays in the
-        stream, and is known by its redelivery count.
-        """
-        delivered = min(self.state.delivered.stream, last_sequence)
-        acked = SequenceSet()
-        if first_sequence <= delivered:
-            acked.add_range(first_sequence, delivered)
-        for sequence in (*self.state.pending, *self.state.redelivered):
-            acked.discard(sequence)
-        for first, last in self.state.held or ():
-            acked.discard_range(first, last)
-        if self.wanted is not None:
-            acked.intersection_update(self.wanted)
-        return acked
-
-
-def acked_by_all(
-    consumers: Sequence[Interested], first_sequence: int, last_sequence: int
-) -> SequenceSet:
-    """Return the sequences from first to last that an interest stream may remove.
-
-    A message that no consumer wants may be removed; so without consumers all may.
-    """
-    removable = SequenceSet()
-    if first_sequence > last_sequence:
-        return removable
-    removable.add_range(first_sequence, last_sequence)
-    for consumer in consumers:
-        needed = SequenceSet()
-        if consumer.wanted is None:
-            needed.add_range(first_sequence, last_sequence)
-        else:
-            needed.union_update(consumer.wanted)
-        needed.difference_update(consumer.acked(first_sequence, last_sequence))
-        removable.difference_update(needed)
-    return removable
-
-
-def acked_in_work_queue(
-    consumers: Sequence[Interested], first_sequence: int, last_sequence: int
-) -> SequenceSet:
-    """Return the sequences that a work queue may remove: each acked by its one consumer.
-
-    Filters of a work queue do not overlap. A message that no consumer wants yet stays.
-    """
-    removable = SequenceSet()
-    for consumer in consumers:
-        removable.union_update(consumer.acked(first_sequence, last_sequence))
-    return removable

@@ -4,7 +4,7 @@ from natsd.store.block.blocks import BlockExtent, MsgBlock, Scan
 from natsd.store.codec.records import StoredMessage
 from natsd.store.log.subjects import Filter, SubjectIndex
 from natsd.store.sequence_set import SequenceSet
-from natsd.store.store import Limits, StoreState, SubjectState
+from natsd.store.store import Limits, StoreState
 from natsd.trie.in_memory import RecordTrie
 
 class Expiries:
@@ -151,10 +151,6 @@ class NumPending(Operation):
 
 class SubjectTotals(Operation):
     result: dict[str, int]
-    def __init__(self, log: MessageLog, wanted: Filter) -> None: ...
-
-class SubjectStates(Operation):
-    result: dict[str, SubjectState]
     def __init__(self, log: MessageLog, wanted: Filter) -> None: ...
 
 def last_of_subject(log: MessageLog, subject: str | bytes) -> int | None: ...

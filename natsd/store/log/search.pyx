@@ -26,7 +26,6 @@ from natsd.store.log.subjects cimport Filter, Matches, SlotMarks, Subject, is_ex
 
 from natsd.store.block.cold_block import ColdBlock
 from natsd.store.errors import StoreEOF, TooManyResults
-from natsd.store.store import SubjectState
 
 cdef enum:
     SUBJECT_COST = 40           # in units of budget
@@ -433,113 +432,6 @@ cdef class SubjectTotals(Operation):
                 return True
             name = wire_text(self.matches.name, self.matches.name_len)
             self.result[name] = self.subjects.record(slot).count
-        return False
-
-
-cdef class SubjectStates(Operation):
-    """The SubjectState of each matching subject; `result` is a dict by subject.
-
-    First and last sequences that are only bounds are made exact first, by one walk each way.
-    """
-
-    cdef BlockWalk forward, backward
-    cdef SlotMarks firsts, lasts
-    cdef uint64_t low, high
-
-    def __init__(self, MessageLog log not None, Filter wanted not None):
-        self.log = log
-        self.filter = wanted
-
-    cdef int begin(self) except -1:
-        Operation.begin(self)
-        self.result = {}
-        self.firsts = SlotMarks()
-        self.lasts = SlotMarks()
-        self.forward = self.backward = None
-        self.low = ~<uint64_t> 0
-        self.high = 0
-        return 0
-
-    cdef bint work(self, uint64_t budget) except? -1:
-        if self.forward is None and not self.collect_bounds(budget // SUBJECT_COST + 1):
-            return False
-        if not self.look_forward(budget) or not self.look_backward(budget):
-            return False
-        return self.list_states(budget // (16 * SUBJECT_COST) + 1)
-
-    cdef bint collect_bounds(self, uint64_t subjects_max) except? -1:
-        cdef int64_t slot
-        cdef Subject* record
-        for _ in range(subjects_max):
-            slot = self.matches.next()
-            if slot < 0:
-                self.forward = BlockWalk()
-                self.backward = BlockWalk()
-                self.forward.set(self.log, self.firsts, self.low, self.high)
-                self.backward.set(self.log, self.lasts, self.low, self.high, True)
-                self.matches = Matches(self.subjects, self.filter)
-                return True
-            record = self.subjects.record(slot)
-            if is_exact(record.first) and is_exact(record.last):
-                continue
-            if not is_exact(record.first):
-                self.firsts.mark(<uint32_t> slot)
-            if not is_exact(record.last):
-                self.lasts.mark(<uint32_t> slot)
-            self.low = min(self.low, sequence_in(record.first))
-            self.high = max(self.high, sequence_in(record.last))
-        return False
-
-    cdef bint look_forward(self, uint64_t budget) except? -1:
-        cdef MsgBlock block
-        cdef uint32_t place, end, slot
-        while self.firsts.count and not self.forward.is_done and budget > 0:
-            block = self.forward.block()
-            if block is None:
-                break
-            place = <uint32_t> index_seek(&block.index, self.forward.at)
-            end = <uint32_t> min(<uint64_t> block.index.count, place + budget)
-            budget -= min(budget, max(end - place, 1))
-            for place in range(place, end):
-                slot = block.index.slots[place]
-                if is_live(block.index.offsets[place]) and self.firsts.has(slot):
-                    self.firsts.unmark(slot)
-                    self.subjects.set_first(slot, index_sequence(&block.index, place))
-            self.forward.passed(block, end)
-        return self.firsts.count == 0 or self.forward.is_done
-
-    cdef bint look_backward(self, uint64_t budget) except? -1:
-        cdef MsgBlock block
-        cdef uint32_t place, end, slot
-        while self.lasts.count and not self.backward.is_done and budget > 0:
-            block = self.backward.block()
-            if block is None:
-                break
-            place = places_until(&block.index, self.backward.at)
-            end = <uint32_t> (place - min(budget, place))
-            budget -= min(budget, max(place - end, 1))
-            while place > end:
-                place -= 1
-                slot = block.index.slots[place]
-                if is_live(block.index.offsets[place]) and self.lasts.has(slot):
-                    self.lasts.unmark(slot)
-                    self.subjects.set_last(slot, index_sequence(&block.index, place))
-            self.backward.passed_back(block, place)
-        return self.lasts.count == 0 or self.backward.is_done
-
-    cdef bint list_states(self, uint64_t subjects_max) except? -1:
-        cdef int64_t slot
-        cdef Subject* record
-        cdef uint64_t first = 0, last = 0
-        for _ in range(subjects_max):
-            slot = self.matches.next()
-            if slot < 0:
-                return True
-            record = self.subjects.record(slot)
-            self.need(self.log.exact_first(slot, &first))
-            self.need(self.log.exact_last(slot, &last))
-            name = wire_text(self.matches.name, self.matches.name_len)
-            self.result[name] = SubjectState(record.count, first, last)
         return False
 
 

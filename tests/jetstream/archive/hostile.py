@@ -14,9 +14,8 @@ import msgspec
 from natsd.jetstream.archive.contents import tracker_of
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
 from natsd.store.backup.archive import ArchiveWriter
-from natsd.store.backup.snapshot import BLOCK_BYTES_LIMIT, closed_bytes
-from natsd.store.backup.snapshots import copy_into
-from natsd.store.block.blocks import MsgBlock
+from natsd.store.backup.block_images import BLOCK_BYTES_LIMIT, closed_bytes
+from natsd.store.block.blocks import MsgBlock, copy_messages
 from natsd.store.log.message_log import MessageLog
 
 Entry = tuple[str, bytes]
@@ -51,7 +50,8 @@ def block_of(records: Sequence[Record]) -> tuple[bytes, int]:
     for subject, headers, data, sequence, time_ns, expires_ns in records:
         log.append(subject, headers, data, time_ns, sequence=sequence, expires_ns=expires_ns)
     block = MsgBlock(1, 0, log.first_sequence, BLOCK_BYTES_LIMIT)
-    copy_into(log, block, log.first_sequence, log.last_sequence, BLOCK_BYTES_LIMIT)
+    for each in log.all_blocks:
+        copy_messages(each, block, log.first_sequence, log.last_sequence, BLOCK_BYTES_LIMIT)
     return closed_bytes(block), block.live_bytes
 
 

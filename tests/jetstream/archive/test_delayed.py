@@ -13,7 +13,7 @@ from natsd.cli import main
 from natsd.jetstream.archive import delayed
 from natsd.jetstream.jetstream import JetStream
 from natsd.store.backup.archive import ArchiveReader, ArchiveWriter
-from natsd.store.backup.snapshot import append_image, closed_bytes
+from natsd.store.backup.block_images import append_image, closed_bytes
 from natsd.store.backup.snapshots import open_image
 from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import StoreError

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from natsd.store.backup.block_images import append_image, end_as
 from natsd.store.backup.frozen_store import FrozenStore
-from natsd.store.backup.snapshot import append_image, end_as
 from natsd.store.backup.snapshots import open_image
 from natsd.store.codec.records import StoredMessage
 from natsd.store.commit.volume import Volume

@@ -46,9 +46,8 @@ def reopened(disk: bytearray, max_bytes: int = 1 << 20) -> MsgBlock:
 def test_a_new_block_is_empty() -> None:
     block = new_block(first_sequence=41)
     assert (block.base_sequence, block.first_sequence, block.last_sequence) == (41, 41, 40)
-    assert (block.message_count, block.deleted_count, block.live_bytes) == (0, 0, 0)
+    assert (block.message_count, block.deleted_sequences.count, block.live_bytes) == (0, 0, 0)
     assert (block.size, block.durable_size) == (HEADER_BYTES, 0)
-    assert block.last_record_checksum is None
     assert block.take_extent(1, 1) is None
 
 
@@ -103,7 +102,7 @@ def test_removed_messages_are_not_served() -> None:
     assert not block.remove(9)
     assert block.get(3) is None
     assert block.live_sequences() == [1, 2, 4, 5]
-    assert (block.message_count, block.deleted_count) == (4, 1)
+    assert (block.message_count, block.deleted_sequences.count) == (4, 1)
     assert block.live_bytes == before - block.record_bytes(3)
     assert block.restore(3)
     assert not block.restore(3)
@@ -118,9 +117,6 @@ def test_skipped_sequences_are_deleted_from_the_start() -> None:
     fill(block, 1)
     assert block.last_sequence == 1003
     assert block.live_sequences() == [1, 2, 1003]
-    assert block.max_skip_sequence == 1002
-    assert block.is_deleted(3)
-    assert not block.is_deleted(1003)
     assert list(block.deleted_sequences.runs()) == [(3, 1002)]
 
 
@@ -188,21 +184,16 @@ def test_a_commit_that_failed_is_undone_and_all_after_it() -> None:
     block, disk = new_block(), bytearray()
     fill(block, 10)
     commit(block, disk)
-    state = (block.size, block.last_sequence, block.live_bytes, block.last_record_checksum)
+    summary = block.summary()
     fill(block, 10)
     block.skip(21, 5)
     block.put_tombstones(SequenceSet([3]).encode())
     assert block.take_extent(2, 1) is not None
     fill(block, 10)
     block.rolled_back()
-    assert state == (
-        block.size,
-        block.last_sequence,
-        block.live_bytes,
-        block.last_record_checksum,
-    )
+    assert block.summary()._replace(skipped=b"") == summary
+    assert block.deleted_sequences.count == 0
     assert block.live_sequences() == list(range(1, 11))
-    assert block.max_skip_sequence == 0
     fill(block, 2)
     commit(block, disk)
     assert reopened(disk).live_sequences() == list(range(1, 13))
@@ -262,7 +253,7 @@ def test_cache_and_arrays_are_dropped_each_for_itself() -> None:
     assert block.has_cache
     assert block.get(4) == message(4)
     assert block.get(3) is None
-    assert block.deleted_count == 14
+    assert block.deleted_sequences.count == 14
 
 
 def test_a_block_comes_back_from_its_summary_without_being_read() -> None:
@@ -286,7 +277,6 @@ def test_a_block_comes_back_from_its_summary_without_being_read() -> None:
     assert again.load(Scan(bytes(disk))) == []
     assert again.live_sequences() == block.live_sequences()
     assert again.deleted_sequences == block.deleted_sequences
-    assert again.max_skip_sequence == 110
     fill(again, 3)
     commit(again, disk)
     assert reopened(disk).live_sequences() == list(range(1, 101)) + list(range(111, 115))
@@ -325,7 +315,6 @@ def test_what_was_lost_on_disk_meanwhile_is_told(arrays: bool) -> None:
         block.drop_arrays()
     assert block.load(Scan(bytes(disk), proven=len(disk))) == [5]
     assert block.get(5) is None
-    assert block.is_damaged(5)
     assert not block.is_live(5)
     assert [found.offset for found in block.damage] == [offset]
     assert (block.message_count, block.live_bytes) == (9, live)

@@ -23,7 +23,7 @@ from natsd.store.log.message_log import (
     NumPending,
     Operation,
     Purge,
-    SubjectStates,
+    SubjectTotals,
     Sweep,
     TransactionalLog,
     look_up_slots,
@@ -33,7 +33,7 @@ from natsd.store.log.message_log import (
 )
 from natsd.store.log.subjects import Filter, SubjectIndex
 from natsd.store.sequence_set import SequenceSet
-from natsd.store.store import Limits, SubjectState
+from natsd.store.store import Limits
 from tests.store.audience import Audience
 from tests.store.crash import TORTURE
 from tests.store.plain_store import PlainStore
@@ -284,9 +284,8 @@ class JournalModel(RuleBasedStateMachine):
         pending = NumPending(self.log, Filter(["a.*", "b.>"]), first, last_only)
         expected = self.now.num_pending(first, ["a.*", "b.>"], last_only), self.now.last
         assert self.do(pending) == expected
-        assert self.do(SubjectStates(self.log, Filter([">"]))) == {
-            subject: SubjectState(len(each), each[0], each[-1])
-            for subject, each in self.now.by_subject(">").items()
+        assert self.do(SubjectTotals(self.log, Filter([">"]))) == {
+            subject: len(each) for subject, each in self.now.by_subject(">").items()
         }
         assert self.contents(self.log) == self.now.matching(">")
 
@@ -353,9 +352,7 @@ def test_a_search_passes_blocks_without_the_subject_by() -> None:
     log.delete(1)
     next_match = NextMatch(log, Filter(["rare"]), 2)
     pending = NumPending(log, Filter(["rare"]), 51)
-    states = SubjectStates(log, Filter(["rare"]))
     assert next_match.step(1 << 30) and next_match.result == 50
     assert pending.step(1 << 30) and pending.result == (1, 100)
-    assert states.step(1 << 30) and states.result == {"rare": SubjectState(2, 50, 100)}
     with pytest.raises(ColdBlock):
         NextMatch(log, Filter(["often"]), 8).step(1 << 30)
