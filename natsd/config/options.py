@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsd.config.account_options import AccountOptions, read_accounts
-from natsd.config.durations import format_duration
 from natsd.config.jetstream_options import JetStreamOptions, read_jetstream
 from natsd.config.settings import (
     NamedSections,
@@ -31,6 +30,7 @@ from natsd.config.settings import (
     unknown_setting,
     whole,
 )
+from natsd.core.durations import format_duration
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from natsd.config.durations import DurationError, format_duration, parse_duration
+from natsd.core.durations import DurationError, format_duration, parse_duration
 
 _TRUE: Final = ("true", "yes", "on", "1")
 _FALSE: Final = ("false", "no", "off", "0")

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from natsd.config.durations import format_duration_ns
+from natsd.core.durations import format_duration_ns
 from natsd.core.wall_time import SECOND_NS
 from natsd.core.wall_time import timestamp as timestamp
 

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from natsd.clients.listener import host_port
 from natsd.config import Options
-from natsd.config.durations import format_duration
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.options import MIB, PAYLOAD_WARN_BYTES
 from natsd.config.resources import default_store_dir
+from natsd.core.durations import format_duration
 from natsd.version import API_LEVEL, NATS_VERSION, RUNTIME_VERSION, VERSION
 
 _logger = logging.getLogger("natsd.server")

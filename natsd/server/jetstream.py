@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 from natsd.accounts import Account
 from natsd.clients.listener import lower_first
 from natsd.config import Options
-from natsd.config.durations import format_duration_ns
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.resources import default_store_dir, resolved
+from natsd.core.durations import format_duration_ns
 from natsd.core.network import Reactor
 from natsd.server import banner
 from natsd.server.own_files import make_private, refuse_foreign_link, shared_reason

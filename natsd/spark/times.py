@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import UTC, datetime
 from typing import Final
 
-SECOND_NS: Final = 1_000_000_000
-_UNITS_S: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
-_RFC3339: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)"
-)
+from natsd.core.durations import DurationError, parse_duration_ns
+from natsd.core.wall_time import TimeError, parse_timestamp
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -22,10 +20,10 @@ def parse_duration_s(value: object) -> object:
     """
     if not isinstance(value, str):
         return value
-    parts = _PART.findall(value)
-    if not parts or "".join(number + unit for number, unit in parts) != value:
-        raise ValueError('is no duration: write it as "200ms", "5s" or "1m30s"')
-    return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+    with contextlib.suppress(DurationError):
+        if (duration_ns := parse_duration_ns(value)) >= 0:
+            return duration_ns / 1e9
+    raise ValueError('is no duration: write it as "200ms", "5s" or "1m30s"')
 
 
 def parse_time_ns(value: object) -> object:
@@ -37,15 +35,12 @@ def parse_time_ns(value: object) -> object:
         return value
     if re.fullmatch(r"-?\d+", value):
         return int(value) * 1_000_000
-    match = _RFC3339.fullmatch(value)
-    if match is None:
+    try:
+        return parse_timestamp(value.upper().replace(" ", "T", 1))
+    except TimeError:
         raise ValueError(
             'is no time: write it as "2026-11-21T13:00:00Z", or in milliseconds since the epoch'
-        )
-    day, time, fraction, zone = match.groups()
-    moment = datetime.fromisoformat(f"{day}T{time}{'+00:00' if zone in 'Zz' else zone}")
-    whole = moment - _EPOCH
-    return (whole.days * 86_400 + whole.seconds) * SECOND_NS + int((fraction or "0").ljust(9, "0"))
+        ) from None
 
 
 def time_us(moment: datetime) -> int:
@@ -54,9 +49,3 @@ def time_us(moment: datetime) -> int:
         moment = moment.replace(tzinfo=UTC)
     since = moment - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def rfc3339(time_ns: int) -> str:
-    """Return a time in ns since the epoch as RFC 3339, as the JetStream API expects it."""
-    seconds, rest = divmod(time_ns, SECOND_NS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"

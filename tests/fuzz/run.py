@@ -30,7 +30,8 @@ CORPUS = ROOT / "fuzz-corpus"
 COVERAGE_SYMBOL = b"__sanitizer_cov_8bit_counters_init"
 
 READERS_IN_PYTHON = [
-    "natsd.config.durations",
+    "natsd.core.durations",
+    "natsd.core.wall_time",
     "natsd.jetstream.models.times",
     "natsd.jetstream.schedules",
     "natsd.jetstream.stream.lifetimes",

@@ -11,7 +11,7 @@ stream's subjects: a consumer may wait for a subject that an update will add.
 import re
 from typing import Final
 
-from natsd.config.durations import format_duration_ns
+from natsd.core.durations import format_duration_ns
 from natsd.core.routing import is_literal, is_subset, is_valid
 from natsd.core.steps import Steps, slices
 from natsd.jetstream.consumer.defaults import FLOW_CONTROL_HEARTBEAT_NS, Ceilings

@@ -28,7 +28,7 @@ from libc.string cimport memcpy, memset
 from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport MatchResult
 
-from natsd.config.durations import format_duration_ns
+from natsd.core.durations import format_duration_ns
 
 cdef enum:
     SECOND_NS = 1_000_000_000

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from natsd.config.durations import DurationError, parse_duration_ns
+from natsd.core.durations import DurationError, parse_duration_ns
 from natsd.jetstream.models.json_syntax import json_error
 
 INT64_MAX: Final = 2**63 - 1

@@ -36,7 +36,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from natsd.core.quoting import quoted
-from natsd.jetstream.models.times import TimeError, format_time, parse_time
+from natsd.core.wall_time import TimeError
+from natsd.jetstream.models.times import format_time, parse_time
 
 T = TypeVar("T")
 

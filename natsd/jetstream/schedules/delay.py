@@ -8,9 +8,10 @@ nats-server has neither; see docs/delayed-messages.md.
 
 from typing import Final
 
-from natsd.config.durations import DurationError, parse_duration_ns
+from natsd.core.durations import DurationError, parse_duration_ns
+from natsd.core.wall_time import TimeError
 from natsd.jetstream.headers import DELAYED, header_value
-from natsd.jetstream.models.times import TIME_NS_MAX, TimeError, parse_time
+from natsd.jetstream.models.times import TIME_NS_MAX, parse_time
 
 _DIGITS_MAX: Final = 19  # of a sequence
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import ClassVar, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from natsd.config.durations import DurationError, parse_duration_ns
-from natsd.jetstream.models.times import TIME_NS_MAX, TimeError, parse_time
+from natsd.core.durations import DurationError, parse_duration_ns
+from natsd.core.wall_time import TimeError, timestamp
+from natsd.jetstream.models.times import TIME_NS_MAX, parse_time
 from natsd.jetstream.schedules.cron import Cron, InvalidCron, parse_cron
-from natsd.jetstream.stream.state import timestamp
 
 _SECOND_NS: Final = 1_000_000_000
 _ONCE: Final = "@at "

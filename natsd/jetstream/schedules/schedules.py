@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from natsd.core.steps import Steps, slices
+from natsd.core.wall_time import TimeError
 from natsd.jetstream.headers import (
     NEXT_PURGE,
     SCHEDULE,
@@ -40,7 +41,7 @@ from natsd.jetstream.headers import (
     SCHEDULER,
     header_value,
 )
-from natsd.jetstream.models.times import TimeError, parse_time
+from natsd.jetstream.models.times import parse_time
 from natsd.jetstream.schedules.pattern import InvalidPattern, InvalidTimeZone, format_next
 from natsd.jetstream.schedules.product import Product, product_of
 from natsd.jetstream.schedules.rules import pattern_of

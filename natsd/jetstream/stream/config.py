@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from natsd.config.durations import format_duration_ns
+from natsd.core.durations import format_duration_ns
 from natsd.core.quoting import quoted
 from natsd.core.routing import collide, is_subset, is_valid
 from natsd.core.steps import Steps, slices

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport MatchResult
+from natsd.core.timestamp cimport WrittenSecond
 from natsd.store.codec.records cimport RecordView
 
 
@@ -12,7 +13,7 @@ cdef class DirectAnswer:
     cdef bytes intro            # the headers up to the value of Nats-Subject
     cdef char* block            # the header block that is being written
     cdef size_t room
-    cdef Second second          # the formatted time of the last message
+    cdef WrittenSecond second   # the formatted time of the last message
 
     # `pending` and `last` are for a message of a batch; `pending` -1: it is a single one.
     cdef int send(

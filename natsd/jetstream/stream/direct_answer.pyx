@@ -13,6 +13,7 @@ from libc.string cimport memcpy
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport MatchResult
+from natsd.core.timestamp cimport TIMESTAMP_BYTES_MAX, write_timestamp
 from natsd.store.codec.records cimport RecordView
 
 cdef enum:
@@ -48,7 +49,7 @@ cdef class DirectAnswer:
     ) except -1:
         cdef char* end = self.make_room(
             <size_t> view.headers_len + len(self.intro) + view.subject_len
-            + NAMES_BYTES_MAX + 3 * DECIMAL_BYTES_MAX + TIMESTAMP_ROOM
+            + NAMES_BYTES_MAX + 3 * DECIMAL_BYTES_MAX + TIMESTAMP_BYTES_MAX
         )
         if view.headers_len > 2:        # the empty line goes to the end
             end = put(end, view.headers, view.headers_len - 2)

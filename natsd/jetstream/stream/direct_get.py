@@ -16,6 +16,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from natsd.core.routing import InvalidSubject, Subscription
+from natsd.core.wall_time import timestamp
 from natsd.jetstream.headers import REQUIRED_API_LEVEL, demands_too_much, header_value
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.models.requests import StreamMsgGetRequest
@@ -24,7 +25,7 @@ from natsd.jetstream.names import (
     direct_get_subjects,
 )
 from natsd.jetstream.stream.reading import find_message
-from natsd.jetstream.stream.state import DirectBatch, DirectGet, timestamp
+from natsd.jetstream.stream.state import DirectBatch, DirectGet
 from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import MessageNotFound, StoreEOF, StoreError, TooManyResults
 

@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from natsd.config.durations import DurationError, parse_duration_ns
+from natsd.core.durations import DurationError, parse_duration_ns
 
 NEVER: Final = -1
 _SECOND_NS: Final = 1_000_000_000

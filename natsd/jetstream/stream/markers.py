@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from natsd.config.durations import format_duration_ns
+from natsd.core.durations import format_duration_ns
 from natsd.jetstream.stream.answers import OwnMessageRefused
 from natsd.jetstream.stream.publishing import Ingest
 from natsd.store.errors import StoreError

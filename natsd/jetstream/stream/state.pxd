@@ -1,6 +1,5 @@
 """The declarations of state.pyx."""
 
-include "timestamp.pxd"
 include "scheduler.pxd"
 include "slot_readers.pxd"
 include "stream_readers.pxd"

@@ -12,8 +12,6 @@ from natsd.store.log.subjects import Filter
 from natsd.store.log_store import LogStore
 from natsd.store.store import StoreState
 
-def timestamp(time_ns: int) -> str: ...
-
 class Actor(Sink):
     due_ns: int
 

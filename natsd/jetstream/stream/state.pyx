@@ -1,6 +1,5 @@
 """A stream as its readers see it: what is visible, direct gets, and the scheduler."""
 
-include "timestamp.pyx"
 include "scheduler.pyx"
 include "slot_readers.pyx"
 include "stream_readers.pyx"

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from natsd.spark.wire.frames cimport MessageFrame, FrameHandler
 from natsd.spark.rows.message_batch cimport MessageBatch
-from natsd.spark.network.time_stamp cimport ParsedSecond
+from natsd.core.timestamp cimport ParsedSecond
 
 
 cdef struct Described:          # fields of a direct get's answer

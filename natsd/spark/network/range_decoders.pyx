@@ -21,9 +21,9 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 from libc.string cimport memchr, memcmp
 
 from natsd.core.decimal cimport read_decimal
+from natsd.core.timestamp cimport read_timestamp
 from natsd.spark.wire.frames cimport GO_ON, STOP, MessageFrame
 from natsd.spark.rows.message_batch cimport MessageBatch
-from natsd.spark.network.time_stamp cimport read_time_stamp
 
 from natsd.spark.errors import ProtocolViolation
 
@@ -176,7 +176,7 @@ cdef class DirectDecoder(RangeDecoder):
             or not skip_decimal(&at, end, &to.sequence)
             or not skip(&at, end, b"\r\nNats-Time-Stamp: ", 19)
             or not skip_line(&at, end, &value)
-            or not read_time_stamp(value, at - 2 - value, &self.second, &to.time_ns)
+            or not read_timestamp(value, at - 2 - value, &self.second, &to.time_ns)
             or not skip(&at, end, b"Nats-Num-Pending: ", 18)
             or not skip_decimal(&at, end, &number)
         ):
@@ -214,7 +214,7 @@ cdef class DirectDecoder(RangeDecoder):
                 to.subject = value
                 to.subject_len = end - 2 - value
             elif name == TIME_STAMP:
-                good &= read_time_stamp(value, end - 2 - value, &self.second, &to.time_ns)
+                good &= read_timestamp(value, end - 2 - value, &self.second, &to.time_ns)
             elif name != STREAM_HEADER:
                 good &= read_decimal(value, end - 2 - value, &number)
                 if name == SEQUENCE:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from natsd.core.wall_time import timestamp
 from natsd.spark.errors import ConnectionLost, JetStreamApiError, NoResponders, RequestTimeout
 from natsd.spark.offsets import SourceStreamState, state_of
-from natsd.spark.times import rfc3339
 from natsd.spark.wire.client import NatsClient
 from natsd.spark.wire.connecting import ClientOptions
 
@@ -152,7 +152,7 @@ class ServerStreams:
         try:
             answer = self.api(
                 f"STREAM.MSG.GET.{stream.name}",
-                {"start_time": rfc3339(time_ns), "next_by_subj": ">"},
+                {"start_time": timestamp(time_ns), "next_by_subj": ">"},
             )
         except JetStreamApiError as error:
             if error.err_code == NO_MESSAGE_FOUND:
@@ -164,7 +164,7 @@ class ServerStreams:
         """Return the first sequence that a consumer starting at that time would deliver."""
         config = {
             "deliver_policy": "by_start_time",
-            "opt_start_time": rfc3339(time_ns),
+            "opt_start_time": timestamp(time_ns),
             "ack_policy": "none",
             "inactive_threshold": PROBE_INACTIVE_NS,
         }

@@ -15,9 +15,9 @@ import base64
 import json
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
+from natsd.core.wall_time import parse_timestamp
 from natsd.spark.errors import JetStreamApiError, NoResponders
 from natsd.spark.wire.client import NatsClient, decode_answer
 
@@ -81,7 +81,7 @@ class StateBucket:
         data = base64.b64decode(message.get("data") or "")
         if not data:
             return None
-        return BucketEntry(json.loads(data), int(message["seq"]), time_ns_of(message["time"]))
+        return BucketEntry(json.loads(data), int(message["seq"]), parse_timestamp(message["time"]))
 
     def keys(self, prefix: str) -> list[str]:
         """Return the keys that begin with `prefix` and a dot, without that beginning."""
@@ -111,7 +111,7 @@ class StateBucket:
     def now_ns(self) -> int | None:
         """Return the server's time in ns since the epoch; None: the server does not report it."""
         answer = self.client.api(f"STREAM.INFO.{self.stream}")
-        return time_ns_of(answer["ts"]) if answer.get("ts") else None
+        return parse_timestamp(answer["ts"]) if answer.get("ts") else None
 
     def _put(self, key: str, value: dict[str, Any], expected: int) -> int | None:
         headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % expected
@@ -142,15 +142,3 @@ class StateBucket:
         except JetStreamApiError as error:
             if error.err_code != NAME_IN_USE:
                 raise
-
-
-def time_ns_of(text: str) -> int:
-    """Return the time of an RFC 3339 text, in ns since the epoch."""
-    whole, _, fraction = text.removesuffix("Z").partition(".")
-    zone = ""
-    if not text.endswith("Z"):
-        match = re.search(r"[+-]\d\d:\d\d$", text)
-        zone = match.group() if match else ""
-        whole, fraction = whole.removesuffix(zone), fraction.removesuffix(zone)
-    seconds = int(datetime.fromisoformat(whole + (zone or "+00:00")).timestamp())
-    return seconds * 1_000_000_000 + int((fraction + "000000000")[:9])

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsd.core.wall_time import TimeError
 from natsd.jetstream.models.times import (
     TIME_NS_MAX,
     TIME_NS_MIN,
-    TimeError,
     format_time,
     parse_time,
 )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from natsd.core.wall_time import timestamp
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.stream import Storage
-from natsd.jetstream.stream.state import timestamp
 from tests.jetstream.serving import account_of, ask, create, publish, serving, update
 
 Answer = tuple[bytes, bytes]
@@ -45,6 +46,20 @@ def headers_of(jetstream: JetStream, sequence: int, own: str = "", more: str = "
 
 def status(text: str) -> list[Answer]:
     return [(f"NATS/1.0 {text}\r\n\r\n".encode(), b"")]
+
+
+async def test_the_time_of_a_message(jetstream: JetStream) -> None:
+    """The compiled writer of `Nats-Time-Stamp` writes what `wall_time` does, for any time."""
+    draw = random.Random(20)
+    times = sorted(
+        [1, 2**63 - 1, 1_709_208_000 * 10**9, *(draw.randrange(2**63) for _ in range(50))]
+    )
+    store = account_of(jetstream).stream("S").store
+    for time_ns in times:
+        store.append("s.t", None, b"", time_ns)
+    await publish(jetstream, "s.2", b"makes them visible")
+    for sequence in range(4, 4 + len(times)):
+        assert await get(jetstream, seq=sequence) == [(headers_of(jetstream, sequence), b"")]
 
 
 async def test_the_last_message_of_a_subject(jetstream: JetStream) -> None:

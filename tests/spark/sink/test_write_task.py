@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from natsd.core.wall_time import parse_timestamp
 from natsd.spark.errors import AuthorizationError
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.sink.begin_records import (
@@ -26,7 +27,7 @@ from natsd.spark.sink.begin_records import (
     WriteJob,
     raise_fence,
 )
-from natsd.spark.sink.state_bucket import StateBucket, time_ns_of, token
+from natsd.spark.sink.state_bucket import StateBucket, token
 from natsd.spark.sink.stored_ids import read_headers
 from natsd.spark.sink.write_task import RowsDiffer, Written, write_task
 from natsd.spark.wire.client import NatsClient
@@ -349,4 +350,4 @@ def test_tokens_of_keys_are_one_to_one() -> None:
     ],
 )
 def test_times_of_servers(text: str, wanted: int) -> None:
-    assert time_ns_of(text) == wanted
+    assert parse_timestamp(text) == wanted

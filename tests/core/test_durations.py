@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from natsd.config.durations import (
+from natsd.core.durations import (
     DurationError,
     format_duration,
     format_duration_ns,
