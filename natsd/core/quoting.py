@@ -1,6 +1,15 @@
-"""Quoting of client text for log lines, so that it holds no control characters for a terminal."""
+"""Quoting of client text: for log lines, without control characters, and in JSON for browsers."""
 
 import json
+from typing import Final
+
+_HTML_SENSITIVE: Final = (
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    (b"&", b"\\u0026"),
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+)
 
 
 def quoted(text: str) -> str:
@@ -8,3 +17,14 @@ def quoted(text: str) -> str:
     if text.isprintable():
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return json.dumps(text)
+
+
+def html_safe(text: bytes) -> bytes:
+    """Return JSON text with `<`, `>`, `&` and line separators escaped, as Go does by default.
+
+    No browser sees a tag in it.
+    """
+    for character, escape in _HTML_SENSITIVE:
+        if character in text:
+            text = text.replace(character, escape)
+    return text

@@ -20,12 +20,13 @@ from typing import Any, Final
 import msgspec.json
 from aiohttp import web
 
+from natsd.core.quoting import html_safe
 from natsd.monitor.answers import Answers
 from natsd.monitor.clock import Clock
 from natsd.monitor.connections import HttpConnections
 from natsd.monitor.index import index_page
 from natsd.monitor.internals import NO_RAFT, stacksz
-from natsd.monitor.json_text import html_safe, pieces
+from natsd.monitor.json_text import pieces
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
 

@@ -3,6 +3,8 @@
 - An iterator stands for a list: its items are made only when they are written.
 - If `pretty`, the pieces together are the text of `msgspec.json.format(..., indent=2)`, else that
   of `msgspec.json.encode`. As in Go, `<`, `>` and `&` are escaped.
+- msgspec encodes each piece. Encoding 200,000 connections as a whole held the event loop for 68 ms,
+  and indenting them for another 63 ms (2026-11-23); msgspec cannot stop in between.
 - A piece is at most `FLAT_AT_ONCE` objects without lists or objects in them, so that making a piece
   takes little time.
 """
@@ -12,24 +14,17 @@ from typing import Any, Final
 
 import msgspec.json
 
+from natsd.core.quoting import html_safe
+
 INDENT: Final = 2
 FLAT_AT_ONCE: Final = 32
 _CONTAINERS: Final = (dict, list, tuple, Iterator)
-_HTML_SENSITIVE: Final = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
 
 
 def pieces(value: Any, *, pretty: bool) -> Iterator[bytes]:
     """Yield the text of the value in pieces."""
     for piece in _value(value, b"\n" if pretty else b""):
         yield html_safe(piece)
-
-
-def html_safe(text: bytes) -> bytes:
-    """Return JSON text in which `<`, `>` and `&` are escaped, so that no browser sees a tag."""
-    for character, escape in _HTML_SENSITIVE:
-        if character in text:
-            text = text.replace(character, escape)
-    return text
 
 
 def _value(value: Any, line: bytes) -> Iterator[bytes]:

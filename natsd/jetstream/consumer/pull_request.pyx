@@ -11,7 +11,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy, memset
 
 
-from natsd.jetstream.consumer.slow_json import WrongRequest, read_pull_request
+from natsd.jetstream.consumer.slow_json import read_pull_request
+from natsd.jetstream.models.go_json import InvalidJson
 
 cdef enum:
     BATCH_DIGITS_MAX = 18
@@ -99,11 +100,17 @@ cdef inline bint is_space(char c) noexcept nogil:
 
 
 cdef int read_slowly(bytes body, PullRequest* out) except -1:
-    cdef bytes group, pin
-    (
-        out.batch, out.max_bytes, out.expires_ns, out.heartbeat_ns, out.no_wait,
-        pin, out.min_pending, out.min_ack_pending, out.priority, group,
-    ) = read_pull_request(body)
+    read = read_pull_request(body)
+    cdef bytes group = read.group.encode()
+    cdef bytes pin = read.id.encode()
+    out.batch = read.batch
+    out.max_bytes = read.max_bytes
+    out.expires_ns = read.expires
+    out.heartbeat_ns = read.idle_heartbeat
+    out.no_wait = read.no_wait
+    out.min_pending = read.min_pending
+    out.min_ack_pending = read.min_ack_pending
+    out.priority = read.priority
     set_id(out, pin, len(pin))
     set_group(out, group, len(group))
     return 0
@@ -123,7 +130,7 @@ cdef object parse_pull_request(const char* body, Py_ssize_t length, PullRequest*
     if not read_flat(body, length, out):
         try:
             read_slowly(body[:length], out)
-        except WrongRequest as wrong:
+        except InvalidJson as wrong:
             return str(wrong)
     out.is_object = True
     if out.heartbeat_ns > 0 and out.heartbeat_ns > out.expires_ns // 2:
