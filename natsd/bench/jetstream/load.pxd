@@ -2,8 +2,10 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from natsd.spark.wire.frames cimport FrameParser
+
 cdef enum Kind:
-    MSG, HMSG, PING, PONG, OK, ERR, INFO
+    MSG, PING, PONG, OK, ERR, INFO
 
 cdef struct Frame:
     Kind kind
@@ -22,15 +24,12 @@ cdef struct Word:
 
 cdef class FrameReader:
     cdef int _descriptor
-    cdef char* _buffer
-    cdef Py_ssize_t _capacity
-    cdef Py_ssize_t _start      # offset of the first byte that was not taken yet
-    cdef Py_ssize_t _end
+    cdef FrameParser _parser
     cdef readonly uint64_t received_bytes
 
     cdef Py_ssize_t read(self) except -2            # bytes; -1: nothing came in time
     cdef bint next(self, Frame* frame) except -1
-    cdef bint _message(self, Frame* frame, char* line, char* end) except -1
+    cdef int _control(self, Frame* frame) noexcept
     cdef int _skip_other(self, Frame* frame) except -1
 
 cdef class PubAcks(FrameReader):

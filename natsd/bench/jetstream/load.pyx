@@ -4,8 +4,8 @@ Promise
 - Every received frame is parsed. An error in place of an acknowledgement, an unexpected status, a
   gap or a duplicate in a consumer's sequence ends the run: nothing wrong is counted.
 - No Python object is made per message.
-- Each reader has its own buffer, which grows to the largest frame; frames point into the buffer
-  and are valid until the next `read`.
+- Each reader has its own frame parser, that of the Spark client; frames point into its buffer and
+  are valid until the next `read`.
 
 The received frames:
 
@@ -21,14 +21,17 @@ Sources: nats-server's `JSPubAckResponse`, `consumer.ackReply` (ack subjects),
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memmove, strlen
+from libc.string cimport memchr, memcmp, memcpy, strlen
+
+from natsd.spark.wire.frames cimport MESSAGE, NOTHING, RECEIVE_BYTES_MIN, FrameParser, MessageFrame
 
 from array import array
 
 from natsd.bench.wire import LoadError
+from natsd.spark.errors import ProtocolViolation
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int descriptor, void* buffer, size_t size, int flags)
@@ -53,8 +56,6 @@ cdef extern from "<time.h>" nogil:
     int clock_gettime(int clock, timespec* now)
 
 cdef enum:
-    FIRST_BYTES = 1 << 20
-    ARGUMENTS_MAX = 5
     STALL_MS = 10_000
     SHOWN_BYTES = 120
     ACK_TOKENS = 9
@@ -133,35 +134,24 @@ cdef class FrameReader:
 
     def __cinit__(self, int descriptor, *_, **__):
         self._descriptor = descriptor
-        self._capacity = FIRST_BYTES
-        self._buffer = <char*> PyMem_Malloc(self._capacity)
-        if self._buffer == NULL:
-            raise MemoryError
-
-    def __dealloc__(self):
-        PyMem_Free(self._buffer)
+        self._parser = FrameParser()
 
     def fill(self):
         return max(0, self.read())
 
     cdef Py_ssize_t read(self) except -2:
         """Receive once, behind the bytes that the buffer holds; bytes, or -1 if nothing came."""
-        cdef char* larger
+        cdef FrameParser parser = self._parser
         cdef Py_ssize_t size
-        if self._start:
-            memmove(self._buffer, self._buffer + self._start, self._end - self._start)
-            self._end = self._end - self._start
-            self._start = 0
-        if self._end == self._capacity:
-            larger = <char*> PyMem_Realloc(self._buffer, 2 * self._capacity)
-            if larger == NULL:
-                raise MemoryError
-            self._buffer = larger
-            self._capacity = 2 * self._capacity
+        if parser.head == parser.tail:
+            parser.head = parser.tail = 0
+        parser.make_room(RECEIVE_BYTES_MIN)
         with nogil:
-            size = recv(self._descriptor, self._buffer + self._end, self._capacity - self._end, 0)
+            size = recv(
+                self._descriptor, parser.at + parser.tail, parser.room_bytes - parser.tail, 0
+            )
         if size > 0:
-            self._end = self._end + size
+            parser.tail += size
             self.received_bytes = self.received_bytes + size
             return size
         if size < 0 and errno in (EAGAIN, EINTR):
@@ -170,62 +160,43 @@ cdef class FrameReader:
 
     cdef bint next(self, Frame* frame) except -1:
         """Take the next whole frame; False: there is none. It is valid until the next `read`."""
-        cdef char* line = self._buffer + self._start
-        cdef char* stop = <char*> memchr(line, c'\n', self._end - self._start)
-        if stop == NULL:
+        cdef MessageFrame* message = &self._parser.frame
+        cdef int found
+        try:
+            found = self._parser.scan()
+        except ProtocolViolation as error:
+            raise LoadError(str(error)) from None
+        if found == NOTHING:
             return False
-        frame.subject = frame.reply = frame.headers = frame.data = NULL
-        frame.subject_bytes = frame.reply_bytes = frame.headers_bytes = frame.data_bytes = 0
-        if begins(line, stop - line, word(b"MSG ")):
-            frame.kind = MSG
-            return self._message(frame, line + 4, stop)
-        if begins(line, stop - line, word(b"HMSG ")):
-            frame.kind = HMSG
-            return self._message(frame, line + 5, stop)
-        frame.data, frame.data_bytes = line, stop - line
-        if begins(line, stop - line, word(b"PING")):
+        if found != MESSAGE:
+            self._control(frame)
+            return True
+        frame.kind = MSG
+        frame.subject, frame.subject_bytes = message.subject, message.subject_len
+        frame.reply = message.reply if message.reply_len else NULL
+        frame.reply_bytes = message.reply_len
+        frame.headers, frame.headers_bytes = message.headers, message.headers_len
+        frame.data, frame.data_bytes = message.data, message.data_len
+        return True
+
+    cdef int _control(self, Frame* frame) noexcept:
+        """Describe the control line that was just read."""
+        cdef const char* line = self._parser.at + self._parser.head - self._parser.line_len
+        cdef Py_ssize_t size = self._parser.line_len - 1
+        frame.subject = frame.reply = frame.headers = NULL
+        frame.subject_bytes = frame.reply_bytes = frame.headers_bytes = 0
+        frame.data, frame.data_bytes = line, size
+        if begins(line, size, word(b"PING")):
             frame.kind = PING
-        elif begins(line, stop - line, word(b"PONG")):
+        elif begins(line, size, word(b"PONG")):
             frame.kind = PONG
-        elif begins(line, stop - line, word(b"INFO")):
+        elif begins(line, size, word(b"INFO")):
             frame.kind = INFO
-        elif begins(line, stop - line, word(b"+OK")):
+        elif begins(line, size, word(b"+OK")):
             frame.kind = OK
         else:
             frame.kind = ERR
-        self._start = stop + 1 - self._buffer
-        return True
-
-    cdef bint _message(self, Frame* frame, char* line, char* stop) except -1:
-        cdef const char* words[ARGUMENTS_MAX]
-        cdef Py_ssize_t lengths[ARGUMENTS_MAX]
-        cdef int count = 0
-        cdef char* at = line
-        cdef char* end
-        cdef int64_t headers_bytes = 0
-        cdef int64_t total_bytes
-        cdef int sizes = 2 if frame.kind == HMSG else 1
-        while at < stop and count < ARGUMENTS_MAX:
-            end = at
-            while end < stop and end[0] != c' ' and end[0] != c'\r':
-                end += 1
-            words[count], lengths[count] = at, end - at
-            count += 1
-            at = end + 1
-        if count < 2 + sizes:
-            raise LoadError(f"unexpected frame {shown(line, stop - line)}")
-        total_bytes = number_at(words[count - 1], stop)
-        if sizes == 2:
-            headers_bytes = number_at(words[count - 2], stop)
-        if stop + 1 + total_bytes + 2 > self._buffer + self._end:
-            return False
-        frame.subject, frame.subject_bytes = words[0], lengths[0]
-        if count == 3 + sizes:
-            frame.reply, frame.reply_bytes = words[2], lengths[2]
-        frame.headers, frame.headers_bytes = stop + 1, headers_bytes
-        frame.data, frame.data_bytes = stop + 1 + headers_bytes, total_bytes - headers_bytes
-        self._start = (stop + 1 + total_bytes + 2) - self._buffer
-        return True
+        return 0
 
     cdef int _skip_other(self, Frame* frame) except -1:
         """Skip a frame that is no message; raise LoadError if it is -ERR."""
@@ -243,7 +214,7 @@ cdef class PubAcks(FrameReader):
         cdef Frame frame
         cdef Py_ssize_t count = 0
         while self.next(&frame):
-            if frame.kind == MSG or frame.kind == HMSG:
+            if frame.kind == MSG:
                 self._take(&frame)
                 count += 1
             else:
@@ -302,7 +273,7 @@ cdef class Deliveries(AnsweringReader):
         cdef Frame frame
         cdef uint64_t before = self.received
         while self.next(&frame):
-            if frame.kind != MSG and frame.kind != HMSG:
+            if frame.kind != MSG:
                 self._skip_other(&frame)
             elif begins(frame.headers, frame.headers_bytes, STATUS):
                 self._status_taken(&frame)
@@ -366,7 +337,7 @@ cdef class StoredMessages(FrameReader):
         cdef const char* end
         cdef uint64_t before = self.received
         while self.next(&frame):
-            if frame.kind != MSG and frame.kind != HMSG:
+            if frame.kind != MSG:
                 self._skip_other(&frame)
                 continue
             end = frame.headers + frame.headers_bytes
@@ -396,7 +367,7 @@ cdef class Chunks(AnsweringReader):
         cdef Frame frame
         cdef uint64_t before = self.data_bytes
         while self.next(&frame):
-            if frame.kind != MSG and frame.kind != HMSG:
+            if frame.kind != MSG:
                 self._skip_other(&frame)
             elif frame.data_bytes:
                 self.data_bytes = self.data_bytes + frame.data_bytes
@@ -477,7 +448,7 @@ cdef class Callers:
         """Return whether the answer has arrived; raise LoadError if it is wrong."""
         cdef Frame frame
         while reader.next(&frame):
-            if frame.kind != MSG and frame.kind != HMSG:
+            if frame.kind != MSG:
                 reader._skip_other(&frame)
                 continue
             if self._data_bytes < 0:

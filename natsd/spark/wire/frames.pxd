@@ -9,6 +9,16 @@ cdef enum:
     MEMORIZED_BYTES_MAX = 256  # maximum bytes of a memorized first line
 
 
+cdef enum:
+    RECEIVE_BYTES_MIN = 1 << 16  # room for the bytes of one `recv`
+
+cdef enum ScanResult:           # what `scan` found
+    NOTHING                     # no whole frame
+    CONTROL                     # a line: `line_len` bytes that end at `head`
+    MESSAGE                     # a message in `frame` that no FrameHandler takes
+    STOPPED                     # a message whose FrameHandler returned STOP
+
+
 cdef struct MessageFrame:       # pointers into the receive buffer, valid until `take` returns
     uint64_t sid
     const char* subject

@@ -12,6 +12,10 @@ Promise
   is read beyond the received bytes.
 - `next` returns None if bytes are missing, and a FrameHandler if its `take` returned STOP.
 
+This is the parser of what a server sends, for Spark and for the load generators of the bench. The
+server's own parser (core/parser.pyx) reads what clients send: other operations, other limits, other
+errors, in a buffer that all connections share.
+
 Source: https://docs.nats.io/reference/reference-protocols/nats-protocol.
 """
 
@@ -29,17 +33,10 @@ cdef extern from "Python.h":
 
 cdef enum:
     LINE_BYTES_MAX = 1 << 20    # INFO of a large cluster is long
-    RECEIVE_BYTES_MIN = 1 << 16
     HANDLERS_MAX = 16
     DIGITS_MAX = 18
 
 cdef str MALFORMED = "the server sent a message whose first line is malformed"
-
-cdef enum ScanResult:
-    NOTHING
-    CONTROL
-    MESSAGE
-    STOPPED
 
 
 cdef class FrameHandler:
@@ -344,7 +341,9 @@ cdef int split(
 
 
 cdef inline bint is_blank(char c) noexcept nogil:
-    return c == c" " or c == c"\t" or c == c"\r" or c == c"\n"
+    return <unsigned char> c <= c" " and (
+        c == c" " or c == c"\t" or c == c"\r" or c == c"\n"
+    )
 
 
 cdef inline bint skip_number(

@@ -89,7 +89,7 @@ WRONG_ACKS = {
     "an unknown token": (ack(3, 1), "unexpected acknowledgement"),
     "nobody listens": (status(b"503"), "no acknowledgement"),
     "an error of the protocol": (b"-ERR 'Slow Consumer'\r\n", "the server says"),
-    "garbage": (b"MSG \r\n", "unexpected frame"),
+    "garbage": (b"MSG \r\n", "malformed"),
 }
 
 
