@@ -96,7 +96,7 @@ raised = (
 )
 raised.groupBy("subject").count().orderBy("subject").show()
 
-# %% Archive the stream as Parquet files by day and station, each message once
+# %% Archive the stream as a Delta table by day and station, each message once
 done = archive(
     spark, {**servers, "stream": "READINGS"}, str(directory / "archive"), tokens={"station": 2}
 )

@@ -1,4 +1,4 @@
-"""`natsd pipeline archive`: streams into a table of Parquet files, each message once.
+"""`natsd pipeline archive`: streams into a Delta Lake table, each message once.
 
     from natsd.spark.jobs.archive import archive
     archive(spark, {"stream": "ORDERS"}, "/data/orders", tokens={"region": 2})
@@ -15,7 +15,6 @@ Promise
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import threading
 import time
@@ -23,17 +22,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from natsd.spark.jobs.archive_table import TARGET_FILE_BYTES, ArchiveTable
+from natsd.spark.jobs.archive_table import KEEP_HOURS, TARGET_FILE_BYTES, ArchiveTable
 from natsd.spark.jobs.arguments import (
     add_connection,
+    add_storage,
     add_subject,
     add_trigger,
     pairs,
     source_of,
+    storage_of,
 )
+from natsd.spark.jobs.delta_log import StreamRange
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance, following, shown_bytes, trigger_of
-from natsd.spark.jobs.table_log import StreamRange
 from natsd.spark.rows.columns import ddl
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 NAME: Final = "archive"
-HELP: Final = "streams into a table of Parquet files, each message once; resumable"
+HELP: Final = "streams into a Delta Lake table, each message once; resumable"
 ARCHIVED_AT: Final = "archived_at"
 COLUMNS: Final = f"{ddl()}, {ARCHIVED_AT} TIMESTAMP"
 MSGS_PER_BATCH: Final = 1_000_000
@@ -102,13 +103,17 @@ def archive(
     follow: bool = False,
     interval: str = "10 seconds",
     target_file_bytes: int = TARGET_FILE_BYTES,
+    keep_hours: int = KEEP_HOURS,
+    storage: Mapping[str, str] | None = None,
     advance: Callable[[Advance], None] | None = None,
 ) -> Archived:
     """Archive streams into the table at `path`, which is created if it does not exist.
 
     `source` holds the data source's options; `tokens` maps column names to subject tokens, counted
     from 1. With `follow` the job continues, with a batch each `interval`, until the query is
-    stopped (SIGINT, SIGTERM). `advance` is called with the progress. Blocks until the end. Raises
+    stopped (SIGINT, SIGTERM). Files that compaction replaced are kept for `keep_hours`, for time
+    travel. `storage` holds options of the table's file system for Delta's log, as the package
+    deltalake names them. `advance` is called with the progress. Blocks until the end. Raises
     JobError.
     """
     began = time.monotonic()
@@ -116,37 +121,38 @@ def archive(
         spark,
         path,
         source={name: value for name, value in source.items() if name in _IDENTITY},
-        servers=source.get("servers", ""),
         columns=COLUMNS,
         tokens=tokens or {},
+        storage=storage,
+        keep_hours=keep_hours,
     )
     batch_writer = _BatchWriter(table, target_file_bytes if follow else None)
     try:
         try:
             following(_start(spark, source, batch_writer, follow, interval), advance)
-        except Exception:
-            with contextlib.suppress(Exception):  # the query's error counts
-                batch_writer.end()
-            raise
-        batch_writer.end()
+        finally:
+            batch_writer.end()
         compacted = batch_writer.compacted + table.compact(target_file_bytes)
     except Exception as error:
-        raise JobError(f"{table.root}: {reason_of(error)}") from error
-    state = table.state
+        reason = reason_of(error).removeprefix(f"{table.root}: ")
+        raise JobError(f"{table.root}: {reason}") from error
+    files = table.log.files()
     return Archived(
         table.root,
         table.added,
-        len(state.files),
-        state.size_bytes,
-        state.rows,
+        len(files),
+        sum(file.size_bytes for file in files),
+        sum(file.rows for file in files),
         compacted,
         time.monotonic() - began,
     )
 
 
-def read_archive(spark: SparkSession, path: str) -> DataFrame:
+def read_archive(
+    spark: SparkSession, path: str, storage: Mapping[str, str] | None = None
+) -> DataFrame:
     """Return the current messages of an archive, each once. Raises JobError if there is none."""
-    return ArchiveTable(spark, path).read()
+    return ArchiveTable(spark, path, storage).read()
 
 
 class _BatchWriter:
@@ -177,10 +183,9 @@ class _BatchWriter:
             self.compacted += self.table.compact(self._compact_to)
 
     def end(self) -> None:
-        """Refuse further batches, and finish a change that reached the log but was interrupted."""
+        """Refuse further batches, and wait for the end of the current one."""
         with self._in_batch:
             self._has_ended = True
-        self.table.recover()
 
 
 def _start(
@@ -192,8 +197,8 @@ def _start(
 ) -> StreamingQuery:
     table = batch_writer.table
     options = {"startingOffsets": "earliest", "maxMsgsPerTrigger": str(MSGS_PER_BATCH), **source}
-    if not table.has_checkpoint and table.state.streams:
-        held = {name: stream.last + 1 for name, stream in table.state.streams.items()}
+    if not table.has_checkpoint and table.log.streams:
+        held = {name: table.log.last(name) + 1 for name in table.log.streams}
         options["startingOffsets"] = json.dumps(held)
     rows = spark.readStream.format("jetstream").options(**options).load()
     writer = rows.writeStream.foreachBatch(batch_writer).option(
@@ -221,6 +226,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file-mb", type=int, default=TARGET_FILE_BYTES >> 20, help="what small files grow to"
     )
+    parser.add_argument(
+        "--keep-hours",
+        type=int,
+        default=KEEP_HOURS,
+        metavar="N",
+        help=f"how long replaced files are kept, for time travel ({KEEP_HOURS})",
+    )
+    add_storage(parser)
     add_connection(parser)
 
 
@@ -230,6 +243,8 @@ def run(
     advance: Callable[[Advance], None] | None = None,
 ) -> Archived:
     """Run the command. Raises JobError."""
+    if arguments.keep_hours < 0:
+        raise JobError("--keep-hours: 0 or more")
     return archive(
         spark,
         source_of(arguments, arguments.stream),
@@ -238,6 +253,8 @@ def run(
         follow=arguments.follow,
         interval=arguments.interval,
         target_file_bytes=arguments.file_mb << 20,
+        keep_hours=arguments.keep_hours,
+        storage=storage_of(arguments),
         advance=advance,
     )
 

@@ -1,90 +1,74 @@
-"""A table of stream messages in Parquet files, in which each message is once.
+"""A table of stream messages, in which each message is once: Parquet files and a Delta Lake log.
 
-    <root>/day=2026-11-21/region=eu/000000000012-00000.parquet
-           _natsd/…                     the log (table_log.py) and the query's checkpoint
+    <root>/day=2026-11-21/region=eu/part-….parquet
+           _delta_log/…                 Delta's log (delta_log.py)
+           _natsd/checkpoint, staging   of the query that fills the table, and of Spark's attempts
 
     table = ArchiveTable.create(spark, root, source={"stream": "ORDERS"}, columns=…, tokens={})
     table.append(dataframe)             all of it or nothing
     table.compact()                     many small files → a few large ones
-    table.read()                        a DataFrame of the log's state at one instant
+    table.read()                        a DataFrame of the table's current version
 
 Promise
 - A sequence that is in the table is not added again: the batch given to `append` may overlap with
   the table, as after a crash. Messages of a stream are added in order: a message that is not beyond
   the table's last one is left out.
-- `read` sees a change as a whole once it is in the log. A reader of the directory itself may see
-  part of a change until its job, or the next one, has finished it; afterwards it sees each message
-  once.
-- The remains of Spark's failed attempts are in `_natsd/staging`, which Parquet readers skip because
-  of the underscore.
+- Executors write the files, with Spark's Parquet writer; the driver commits them. On a local disk
+  the files are synced before the commit, and the commit before `append` returns.
+- The remains of Spark's failed attempts are in `_natsd/staging`, which all readers skip because of
+  the underscore.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import secrets
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import unquote
 
-import msgspec
-
+from natsd.spark.jobs.delta_log import DIRECTORY, DataFile, DeltaLog, StreamRange, has_log
 from natsd.spark.jobs.errors import JobError
 from natsd.spark.jobs.table_files import TableFiles
-from natsd.spark.jobs.table_log import (
-    DIRECTORY,
-    AddedFile,
-    StreamRange,
-    TableChange,
-    TableLog,
-    TableState,
-    joined,
-    ranges_of,
-)
-from natsd.version import VERSION
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql.types import StructType
 
-DESCRIPTION: Final = f"{DIRECTORY}/table.json"
-CHECKPOINT: Final = f"{DIRECTORY}/checkpoint"
-STAGING: Final = f"{DIRECTORY}/staging"
+CHECKPOINT: Final = "_natsd/checkpoint"
+STAGING: Final = "_natsd/staging"
 DAY: Final = "day"
 TARGET_FILE_BYTES: Final = 128 << 20
 SMALL_FILES_MIN: Final = 4
-"""Minimum number of neighbouring small files that are compacted into one."""
-FORMAT_VERSION: Final = 1
-_SUFFIX: Final = ".parquet"
+"""Minimum number of small files in a directory that are compacted."""
+KEEP_HOURS: Final = 168
+"""Hours for which replaced files are kept."""
+_SOURCE: Final = "natsd.source"
+_TOKENS: Final = "natsd.tokens"
+_ESCAPED_UTF8: Final = re.compile("%[89A-Fa-f][0-9A-Fa-f]")
 _NS_PER_DAY: Final = 86_400 * 10**9
-
-
-class Description(msgspec.Struct, frozen=True):
-    """Description of a table.
-
-    `source` holds the options that identify the streams; `servers` are those of the first messages;
-    `columns` is Spark DDL; `tokens` maps partition columns to subject tokens, counted from 1.
-    """
-
-    source: dict[str, str]
-    servers: str
-    columns: str
-    tokens: dict[str, int]
-    created_at: str
-    created_by: str
-    format: str = "natsd archive"
-    version: int = FORMAT_VERSION
+_MEASURED: Final = ("stream", "seq", "time_ns")
+"""Columns whose smallest and largest values are in the log, so that readers can skip files."""
 
 
 class ArchiveTable:
     """One table, open for reading and for one writing job."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        """Open a table. Raises JobError if there is none, or it cannot be read."""
+    def __init__(
+        self, spark: SparkSession, root: str, storage: Mapping[str, str] | None = None
+    ) -> None:
+        """Open a table. Raises JobError if there is none, or it cannot be read.
+
+        `storage` holds options of the table's file system, as the package deltalake names them.
+        """
         self._spark = spark
         self._files = TableFiles(spark, root)
-        self.description = self._describe()
-        self._log = TableLog(self._files)
+        if not has_log(self.root, storage or {}):
+            raise JobError(f"{self.root}: there is no archive here")
+        self.log = DeltaLog(self.root, storage or {})
         self.added: dict[str, StreamRange] = {}
         """Messages that `append` has added, by stream."""
 
@@ -95,46 +79,45 @@ class ArchiveTable:
         root: str,
         *,
         source: Mapping[str, str],
-        servers: str = "",
         columns: str,
         tokens: Mapping[str, int],
+        storage: Mapping[str, str] | None = None,
+        keep_hours: int = KEEP_HOURS,
     ) -> Self:
-        """Open the table in `root`, and create it if it does not exist.
+        """Open the table in `root` for writing, and create it if it does not exist.
 
-        `columns` is DDL; `tokens` names the subject tokens (from 1) by which files are partitioned
-        below the day. A table to which nothing was ever added, for example after a command with a
-        mistake, is created anew. Raises JobError if the table has another source or other
-        partitions.
+        `source` holds the options that identify the streams. `columns` is DDL; columns that the
+        table does not have are added to it. `tokens` names the subject tokens (from 1) by which
+        files are partitioned below the day. Files that were replaced, or left by a killed job, are
+        removed after `keep_hours`. A table to which nothing was ever added, for example after a
+        command with a mistake, is created anew. Raises JobError if the table has another source or
+        other partitions.
         """
         files = TableFiles(spark, root)
-        if files.exists(DESCRIPTION):
-            known = cls(spark, root)
-            if not known.state.number and not known.is_of(source, tokens):
-                for path in (CHECKPOINT, STAGING, DESCRIPTION):
+        schema = _schema_of(
+            f"{columns}, {DAY} DATE{''.join(f', `{name}` STRING' for name in tokens)}"
+        )
+        if has_log(files.root, storage or {}):
+            known = cls(spark, root, storage)
+            if not known.log.streams and known.identity != (dict(source), dict(tokens)):
+                for path in (CHECKPOINT, STAGING, DIRECTORY):
                     files.remove(path)
-        if not files.exists(DESCRIPTION):
+        if not has_log(files.root, storage or {}):
             if any(not name.startswith((".", "_")) for name in files.names("")):
                 raise JobError(
                     f"{files.root}: there are files that no archive made; choose another"
                 )
-            described = Description(
-                dict(source), servers, columns, dict(tokens), _now(), f"natsd {VERSION}"
-            )
-            files.create(DESCRIPTION, msgspec.json.encode(described))
-        table = cls(spark, root)
+            properties = {_SOURCE: json.dumps(dict(source)), _TOKENS: json.dumps(dict(tokens))}
+            DeltaLog.create(files.root, schema, (DAY, *tokens), properties, storage or {})
+        table = cls(spark, root, storage)
         table.check(source, tokens)
-        table.finish()
+        table.begin(schema, keep_hours)
         return table
 
     @property
     def root(self) -> str:
         """Path of the table with its scheme."""
         return self._files.root
-
-    @property
-    def state(self) -> TableState:
-        """State of the table: files, streams, and the unfinished change."""
-        return self._log.state
 
     @property
     def checkpoint(self) -> str:
@@ -147,190 +130,172 @@ class ArchiveTable:
         return self._files.exists(CHECKPOINT)
 
     @property
-    def partitions(self) -> tuple[str, ...]:
-        """Names of the partition columns."""
-        return (DAY, *self.description.tokens)
-
-    def is_of(self, source: Mapping[str, str], tokens: Mapping[str, int]) -> bool:
-        """Return whether the table has this source and these partitions."""
-        known = self.description
-        return known.source == dict(source) and known.tokens == dict(tokens)
+    def identity(self) -> tuple[dict[str, str], dict[str, int]]:
+        """The source, and the tokens of the partitions. Raises JobError if no archive made it."""
+        properties = self.log.properties
+        if _SOURCE not in properties or _TOKENS not in properties:
+            raise JobError(f"{self.root}: no archive made this table; choose another directory")
+        return json.loads(properties[_SOURCE]), json.loads(properties[_TOKENS])
 
     def check(self, source: Mapping[str, str], tokens: Mapping[str, int]) -> None:
         """Raise JobError unless the table has this source and these partitions."""
-        if self.description.source != dict(source):
+        known_source, known_tokens = self.identity
+        if known_source != dict(source):
             raise JobError(
-                f"{self.root}: the table is of {_shown(self.description.source)}, not of "
+                f"{self.root}: the table is of {_shown(known_source)}, not of "
                 f"{_shown(source)}; archive that into another directory"
             )
-        if self.description.tokens != dict(tokens):
+        if known_tokens != dict(tokens):
             raise JobError(
-                f"{self.root}: the table is partitioned by {', '.join(self.partitions)}; "
+                f"{self.root}: the table is partitioned by {', '.join(self.log.partitions)}; "
                 "that cannot be changed, archive into another directory"
             )
 
+    def begin(self, schema: str, keep_hours: int) -> None:
+        """Take over the table from earlier jobs, remove what they left, and add new columns."""
+        self._keep_hours = keep_hours
+        self.log.begin()
+        self._files.remove(STAGING)
+        self.log.vacuum(keep_hours, only_replaced=False)
+        self.log.add_columns(schema)
+
     def read(self) -> DataFrame:
         """Return all messages of the table, with the partitions as columns."""
-        tokens = "".join(f", `{name}` STRING" for name in self.description.tokens)
-        schema = f"{self.description.columns}, {DAY} DATE{tokens}"
-        paths = [self._files.absolute(path) for path in self._readable()]
+        if not self.log.has_plain_files:
+            raise JobError(f"{self.root}: it has features that only Delta's own readers know")
+        schema = self._schema
+        paths = [self._files.absolute(file.path) for file in self.log.files()]
         if not paths:
             return self._spark.createDataFrame([], schema)
-        return self._spark.read.schema(schema).option("basePath", self.root).parquet(*paths)
+        rows = self._spark.read.schema(schema).option("basePath", self.root).parquet(*paths)
+        # deltalake escapes the UTF-8 bytes of a directory's name when it compacts, and Spark takes
+        # each byte for a character. Only then are the columns computed, as filters of them would
+        # read all files.
+        is_misread = any(_ESCAPED_UTF8.search(path) for path in paths)
+        return self._with_partitions(rows) if is_misread else rows
 
     def append(self, batch: DataFrame) -> None:
         """Add the messages that the table does not have."""
-        number = self.state.number + 1
-        staging = _new_staging(number)
+        staging = f"{STAGING}/{token_hex(8)}"  # a killed attempt may still write to its own one
         new = self._partitioned(self._without_known(batch))
-        new.write.partitionBy(*self.partitions).parquet(self._files.absolute(staging))
-        staged = self._staged(number, staging)
-        streams = self._ranges([added.staged for added in staged])
+        new.write.partitionBy(*self.log.partitions).parquet(self._files.absolute(staging))
+        found = self._staged(staging)
+        streams: dict[str, StreamRange] = {}
+        for row in found:
+            added = StreamRange(row.min_seq, row.max_seq, row.messages)
+            streams[row.stream] = added.joined(streams.get(row.stream))
         if streams:
-            self._log.append(TableChange(number, _now(), staged, streams=streams))
-        for name, added in streams.items():
-            self.added[name] = joined(self.added.get(name), added)
-        self.finish()
+            self._commit(staging, _data_files(found, staging, self.log.partitions), streams)
+        self._files.remove(staging)
 
     def compact(
         self, target_bytes: int = TARGET_FILE_BYTES, files_min: int = SMALL_FILES_MIN
     ) -> int:
-        """Compact neighbouring small files; return how many files were replaced."""
-        groups = small_files(self.state.files, target_bytes, files_min)
-        for group in groups:
-            self._rewrite(group)
-        return sum(map(len, groups))
+        """Merge small files; return how many files were replaced."""
+        replaced = self.log.compact(target_bytes, files_min)
+        if replaced:
+            self.log.vacuum(self._keep_hours, only_replaced=True)
+        return replaced
 
-    def finish(self) -> None:
-        """Finish the last change: move its files to their paths, and remove unused files."""
-        change = self.state.unfinished
-        if change is not None:
-            for path in change.removed:
-                self._files.remove(path)
-            for added in change.added:
-                self._files.move(added.staged, added.path)
-            self.state.unfinished = None
-        self._files.remove(STAGING)
+    def _commit(
+        self, staging: str, files: Mapping[str, DataFile], streams: Mapping[str, StreamRange]
+    ) -> None:
+        """Move staged files to their final paths, and add them to the log with their messages."""
+        for staged, file in files.items():
+            self._files.move(f"{staging}/{staged}", file.path)
+        self._files.sync(file.path for file in files.values())
+        first = self.log.version + 1
+        self.log.add(files.values(), streams)
+        for name, added in streams.items():
+            self.added[name] = added.joined(self.added.get(name))
+        versions = range(first, self.log.version + 1)
+        self._files.sync(f"{DIRECTORY}/{version:020}.json" for version in versions)
 
-    def recover(self) -> None:
-        """Finish a change that was interrupted: the log may have it, and this object not."""
-        self._log = TableLog(self._files)
-        self.finish()
+    def _staged(self, staging: str) -> list[Row]:
+        """Return a row for each staged file and each stream in it."""
+        from pyspark.sql import functions as F
 
-    def _readable(self) -> list[str]:
-        """Return the paths of all files; for unmoved ones of the last change, the staging paths."""
-        change = self.state.unfinished
-        staged = {added.path: added.staged for added in change.added} if change else {}
-        return [
-            staged[path] if path in staged and not self._files.exists(path) else path
-            for path in self.state.files
+        rows = self._spark.read.schema(self._schema).parquet(self._files.absolute(staging))
+        file = {
+            "path": F.col("_metadata.file_path"),
+            "size_bytes": F.col("_metadata.file_size"),
+            "modified_ms": F.unix_millis("_metadata.file_modification_time"),
+        }
+        partitions = {f"in_{name}": F.col(name).cast("string") for name in self.log.partitions}
+        keys = [column.alias(name) for name, column in (file | partitions).items()]
+        bounds = [
+            bound(name).alias(f"{kind}_{name}")
+            for name in _MEASURED
+            for kind, bound in (("min", F.min), ("max", F.max))
         ]
-
-    def _rewrite(self, group: Sequence[str]) -> None:
-        number = self.state.number + 1
-        staging = _new_staging(number)
-        paths = [self._files.absolute(path) for path in group]
-        rows = self._spark.read.schema(self.description.columns).parquet(*paths)
-        one = rows.coalesce(1).sortWithinPartitions("stream", "seq")
-        one.write.parquet(self._files.absolute(staging))
-        directory = group[0].rpartition("/")[0]
-        staged = self._staged(number, staging, directory)
-        if self._ranges([added.staged for added in staged]) != self._ranges(group):
-            raise JobError(f"{self._files.absolute(directory)}: other rows came back than went in")
-        self._log.append(TableChange(number, _now(), staged, removed=list(group)))
-        self.finish()
-
-    def _staged(self, number: int, staging: str, directory: str | None = None) -> list[AddedFile]:
-        """Return the files below a staging directory with their final paths.
-
-        `directory` is their common directory; None: that of their partition.
-        """
-        found = sorted(
-            (file for file in self._files.below(staging) if file.path.endswith(_SUFFIX)),
-            key=lambda file: file.path,
+        return (
+            rows.groupBy(*keys, "stream").agg(F.count("seq").alias("messages"), *bounds).collect()
         )
-        added = []
-        for index, file in enumerate(found):
-            below = file.path.removeprefix(staging + "/").rpartition("/")[0]
-            path = f"{below if directory is None else directory}/{number:012}-{index:05}{_SUFFIX}"
-            added.append(AddedFile(path, file.path, file.size_bytes))
-        return added
+
+    @property
+    def _schema(self) -> StructType:
+        from pyspark.sql.types import StructType
+
+        return StructType.fromJson(json.loads(self.log.schema))
 
     def _without_known(self, batch: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
         known = [
-            (F.col("stream") == name) & (F.col("seq") <= held.last)
-            for name, held in self.state.streams.items()
+            (F.col("stream") == name) & (F.col("seq") <= self.log.last(name))
+            for name in self.log.streams
         ]
         return batch.where(~reduce(or_, known)) if known else batch
 
     def _partitioned(self, rows: DataFrame) -> DataFrame:
         """Add the partition columns, and sort the rows so that those of one file are adjacent."""
+        rows = self._with_partitions(rows)
+        if len(self.log.partitions) > 1:
+            rows = rows.repartition(*self.log.partitions)
+        return rows.sortWithinPartitions(*self.log.partitions, "stream", "seq")
+
+    def _with_partitions(self, rows: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
+        _, known_tokens = self.identity
         tokens: dict[str, Column] = {
             name: F.get(F.split("subject", r"\."), F.lit(token - 1))
-            for name, token in self.description.tokens.items()
+            for name, token in known_tokens.items()
         }
         day = F.expr(f"date_from_unix_date(cast(floor(time_ns / {_NS_PER_DAY}) as int))")
-        rows = rows.withColumns({DAY: day, **tokens})
-        if tokens:
-            rows = rows.repartition(*self.partitions)
-        return rows.sortWithinPartitions(*self.partitions, "stream", "seq")
+        return rows.withColumns({DAY: day, **tokens})
 
-    def _ranges(self, paths: Sequence[str]) -> dict[str, StreamRange]:
-        from pyspark.sql import functions as F
 
-        if not paths:
-            return {}
-        rows = self._spark.read.schema(self.description.columns).parquet(
-            *map(self._files.absolute, paths)
+def _data_files(
+    found: Iterable[Row], staging: str, partitions: Iterable[str]
+) -> dict[str, DataFile]:
+    """Return the files, by their paths below the staging directory."""
+    by_path: dict[str, list[Row]] = {}
+    for row in found:
+        path = unquote(row.path).partition(f"{staging}/")[2]
+        by_path.setdefault(path, []).append(row)
+    return {
+        path: DataFile(
+            # deltalake looks for a file with `~` in its path under another name when it compacts.
+            path.replace("~", "%7E"),
+            rows[0].size_bytes,
+            rows[0].modified_ms,
+            {name: rows[0][f"in_{name}"] for name in partitions},
+            {
+                "numRecords": sum(row.messages for row in rows),
+                "minValues": {name: min(row[f"min_{name}"] for row in rows) for name in _MEASURED},
+                "maxValues": {name: max(row[f"max_{name}"] for row in rows) for name in _MEASURED},
+                "nullCount": dict.fromkeys(_MEASURED, 0),
+            },
         )
-        found = rows.groupBy("stream").agg(F.min("seq"), F.max("seq"), F.count("seq"))
-        return ranges_of(tuple(row) for row in found.collect())
-
-    def _describe(self) -> Description:
-        if not self._files.exists(DESCRIPTION):
-            raise JobError(f"{self._files.root}: there is no archive here")
-        try:
-            described = msgspec.json.decode(self._files.read(DESCRIPTION), type=Description)
-        except msgspec.DecodeError as error:
-            where = self._files.absolute(DESCRIPTION)
-            raise JobError(f"{where}: it is damaged: {error}") from None
-        if described.version != FORMAT_VERSION:
-            raise JobError(f"{self._files.root}: its format is of a natsd newer than this one")
-        return described
+        for path, rows in by_path.items()
+    }
 
 
-def small_files(files: Mapping[str, int], target_bytes: int, files_min: int) -> list[list[str]]:
-    """Return groups of neighbouring files in one directory that are worth compacting.
+def _schema_of(columns: str) -> str:
+    from pyspark.sql.types import StructType
 
-    A group has at least `files_min` files and at most `target_bytes` together; each file has at
-    most half of that. `files` maps paths to bytes.
-    """
-    groups: list[list[str]] = []
-    group: list[str] = []
-    size = 0
-    for path in sorted(files):
-        is_next = bool(group) and path.rpartition("/")[0] == group[0].rpartition("/")[0]
-        is_small = files[path] * 2 <= target_bytes
-        if not is_next or not is_small or size + files[path] > target_bytes:
-            groups.append(group)
-            group, size = [], 0
-        if is_small:
-            group.append(path)
-            size += files[path]
-    return [group for group in (*groups, group) if len(group) >= max(2, files_min)]
-
-
-def _new_staging(number: int) -> str:
-    """Return a new staging path: a killed attempt may still write to the old one for a while."""
-    return f"{STAGING}/{number:012}-{secrets.token_hex(4)}"
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
+    return StructType.fromDDL(columns).json()
 
 
 def _shown(source: Mapping[str, Any]) -> str:

@@ -45,6 +45,22 @@ def add_trigger(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", default="10 seconds", help="of batches, with --follow")
 
 
+def add_storage(parser: argparse.ArgumentParser) -> None:
+    """Add the argument for the file system of a Delta table."""
+    parser.add_argument(
+        "--storage",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="option of the table's storage for Delta's log, for example aws_region=eu-west-1",
+    )
+
+
+def storage_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the options given by `--storage`. Raises JobError for one without `=`."""
+    return pairs(arguments.storage, "--storage")
+
+
 def source_of(arguments: argparse.Namespace, streams: str) -> dict[str, str]:
     """Return the data source's options to read these streams (by commas). Raises JobError."""
     source = {"streams": streams, **connection_of(arguments), **options_of(arguments)}

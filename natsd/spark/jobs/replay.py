@@ -26,8 +26,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from natsd.core.routing import SubjectTransform
 from natsd.core.subject_mapping import InvalidMapping
-from natsd.spark.jobs.archive_table import DESCRIPTION, ArchiveTable
-from natsd.spark.jobs.arguments import add_connection, connection_of, options_of, pairs
+from natsd.spark.jobs.archive_table import ArchiveTable
+from natsd.spark.jobs.arguments import (
+    add_connection,
+    add_storage,
+    connection_of,
+    options_of,
+    pairs,
+    storage_of,
+)
+from natsd.spark.jobs.delta_log import has_log
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance
 from natsd.spark.jobs.table_files import TableFiles
@@ -95,13 +103,15 @@ def replay(
     rate: float | None = None,
     tasks: int | None = None,
     is_dry: bool = False,
+    storage: Mapping[str, str] | None = None,
 ) -> ReplaySummary:
     """Send the messages of an archive, or of Parquet files with its columns, to a stream.
 
     `target` holds the data source's options, with `stream`. `mappings` are subject mappings as in a
     server's configuration; the first that matches a subject is applied. `where` is SQL over the
     archive's columns; `subject` is a filter that may have wildcards. `rate` limits the messages per
-    second of all tasks together. Blocks until the end. Raises JobError.
+    second of all tasks together. `storage` is as for `archive`. Blocks until the end. Raises
+    JobError.
     """
     from pyspark.sql import functions as F
 
@@ -110,7 +120,7 @@ def replay(
     began = time.monotonic()
     activate(spark)
     number = tasks or spark.sparkContext.defaultParallelism
-    rows = _selected(spark, path, where, subject)
+    rows = _selected(_read(spark, path, storage or {}), where, subject)
     there = _there(spark, target).persist()  # persisted: counting and sending need the headers
     missing = rows.join(there, on=["stream", "seq"], how="left_anti")
     mapped = _mapped(missing, mappings or {})
@@ -137,10 +147,10 @@ def replay(
     )
 
 
-def _selected(spark: SparkSession, path: str, where: str | None, subject: str | None) -> DataFrame:
+def _read(spark: SparkSession, path: str, storage: Mapping[str, str]) -> DataFrame:
     files = TableFiles(spark, path)
-    if files.exists(DESCRIPTION):
-        rows = ArchiveTable(spark, path).read()
+    if has_log(files.root, storage):
+        rows = ArchiveTable(spark, path, storage).read()
     elif files.exists(""):
         rows = spark.read.parquet(files.root)
     else:
@@ -148,6 +158,10 @@ def _selected(spark: SparkSession, path: str, where: str | None, subject: str | 
     lacking = [name for name in NEEDED if name not in rows.columns]
     if lacking:
         raise JobError(f"{files.root}: no column {lacking[0]}; replay needs {', '.join(NEEDED)}")
+    return rows
+
+
+def _selected(rows: DataFrame, where: str | None, subject: str | None) -> DataFrame:
     if where is not None:
         rows = rows.where(where)
     if subject is not None:
@@ -270,6 +284,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tasks", type=int, metavar="N", help="tasks that send; 1 keeps the order of all subjects"
     )
     parser.add_argument("--dry-run", action="store_true", help="count, and send nothing")
+    add_storage(parser)
     add_connection(parser)
 
 
@@ -291,4 +306,5 @@ def run(
         rate=arguments.rate,
         tasks=arguments.tasks,
         is_dry=arguments.dry_run,
+        storage=storage_of(arguments),
     )

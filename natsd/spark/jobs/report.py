@@ -23,7 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.spark.jobs.archive import ARCHIVED_AT, read_archive
-from natsd.spark.jobs.arguments import add_connection, add_subject, source_of
+from natsd.spark.jobs.arguments import (
+    add_connection,
+    add_storage,
+    add_subject,
+    source_of,
+    storage_of,
+)
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance, shown_bytes
 from natsd.spark.jobs.report_page import page
@@ -176,6 +182,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--title")
     parser.add_argument("--csv", metavar="DIR", help="the numbers as CSV")
     parser.add_argument("--parquet", metavar="DIR", help="the numbers as Parquet")
+    add_storage(parser)
     add_connection(parser)
 
 
@@ -200,7 +207,7 @@ def run(
 
 def _rows(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     if arguments.archive:
-        return read_archive(spark, arguments.what)
+        return read_archive(spark, arguments.what, storage_of(arguments))
     options = source_of(arguments, arguments.what)
     if arguments.store:
         options["storeDir"] = arguments.store

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from deltalake import DeltaTable
 
 from natsd.spark.network.network_read import read_range
 from natsd.spark.ranges import RangeRequest
@@ -30,9 +31,16 @@ def count_in(client: NatsClient, stream: str) -> int:
 
 
 def in_archive(directory: Path) -> pa.Table:
-    """Return the archive's rows from its Parquet files alone, without its log."""
-    files = ds.dataset(directory, format="parquet", partitioning="hive")
+    """Return the archive's rows as a Delta reader without Spark reads them."""
+    files = ds.dataset(DeltaTable(directory).file_uris(), format="parquet")
     return files.to_table(columns=list(COLUMNS)).sort_by("seq")
+
+
+def archived_to(directory: Path, stream: str) -> int:
+    """Return the last sequence of a stream that is in the archive; 0: none."""
+    if not DeltaTable.is_deltatable(str(directory)):
+        return 0
+    return DeltaTable(directory).transaction_version(f"natsd archive {stream}") or 0
 
 
 def header(held: pa.Table, name: str) -> pa.ChunkedArray:

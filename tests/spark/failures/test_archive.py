@@ -1,6 +1,6 @@
 """A stream is archived while it is filled; the query and the server are killed repeatedly.
 
-    publisher ─▶ ORDERS ─▶ natsd pipeline archive ─▶ Parquet ─▶ natsd pipeline replay ─▶ AGAIN
+    publisher ─▶ ORDERS ─▶ natsd pipeline archive ─▶ Delta ──▶ natsd pipeline replay ─▶ AGAIN
                  ✗ kill -9       ✗ kill -9                          ✗ kill -9
 
 - The table holds each sequence of the stream once, as the stream has it.
@@ -28,6 +28,7 @@ from natsd.spark.wire.client import NatsClient
 from tests.spark.conftest import RunJob
 from tests.spark.failures.commands import Command
 from tests.spark.failures.held import (
+    archived_to,
     check_once,
     check_order,
     count_in,
@@ -92,12 +93,12 @@ class Archiving:
             self.kill_in_between(number)
 
     def kill_in_between(self, number: int) -> None:
-        before = self.changes()
+        before = archived_to(self.table, "ORDERS")
         query = self.archive(
             *(("--follow", "--interval", "500 milliseconds") if number % 2 == 0 else ())
         )
         try:
-            wait_until(lambda: not query.is_running or self.changes() > before)
+            wait_until(lambda: not query.is_running or archived_to(self.table, "ORDERS") > before)
             if number in SIZE.servers_killed:
                 self.server.kill()
                 self.server.start()
@@ -110,11 +111,6 @@ class Archiving:
         ended = query.wait()
         if ended.code > 0:
             self.failures.append(ended.stderr)
-
-    def changes(self) -> int:
-        """Return the number of the table's last change; 0: none."""
-        log = (self.table / "_natsd" / "log").glob("[0-9]*.json")
-        return max((int(path.name.split(".")[0]) for path in log), default=0)
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,18 @@
-"""Streams are written to Parquet, each message once: natsd/spark/jobs/archive.py."""
+"""Streams are written to a Delta table, each message once: natsd/spark/jobs/archive.py."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from natsd.spark.jobs.archive import archive, read_archive
+from natsd.spark.jobs.delta_log import DeltaLog, StreamRange
 from natsd.spark.jobs.errors import JobError
 from natsd.spark.jobs.progress import Advance
-from natsd.spark.jobs.table_files import TableFiles
-from natsd.spark.jobs.table_log import StreamRange
 from natsd.spark.wire.client import NatsClient
 from natsd.spark.wire.connecting import ClientOptions
 from tests.spark.servers import JetStreamServer
@@ -84,16 +84,17 @@ def test_a_stopped_query_ends_with_the_batch_that_it_adds(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The query is stopped when the batch is in the log, but its files are not yet moved."""
+    """The query is stopped when the batch is about to be committed."""
     source = {"servers": shared_server.url, "stream": "A9"}
-    move = TableFiles.move
+    add = DeltaLog.add
 
-    def stop_and_move(files: TableFiles, source: str, target: str) -> None:
+    def stop_and_add(*given: Any) -> None:
         for query in spark.streams.active:
-            query.stop()
-        move(files, source, target)
+            with contextlib.suppress(Exception):  # the calling thread itself is interrupted
+                query.stop()
+        add(*given)
 
-    monkeypatch.setattr(TableFiles, "move", stop_and_move)
+    monkeypatch.setattr(DeltaLog, "add", stop_and_add)
     with client_of(shared_server) as client:
         create(client, "A9", "a9.>")
         publish(client, orders(1, 20, "a9"))

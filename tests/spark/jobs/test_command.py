@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
 from pyarrow.parquet import write_table
 
@@ -21,7 +20,7 @@ from natsd.spark.java import ADVICE, JavaMissing
 from natsd.spark.wire.client import NatsClient
 from tests.spark.conftest import RunJob
 from tests.spark.failures.commands import Command, Ended
-from tests.spark.failures.held import count_in, in_stream
+from tests.spark.failures.held import archived_to, count_in, in_archive, in_stream
 from tests.spark.failures.messages import Publisher
 from tests.spark.failures.waiting import bounded, wait_until
 from tests.spark.servers import JetStreamServer
@@ -146,14 +145,13 @@ def test_following_ends_when_it_is_told_to(
     table = tmp_path / "table"
     following = ("--follow", "--interval", "100 milliseconds", "-s", shared_server.url)
     command = start("archive", stream, str(table), *following)
-    wait_until(lambda: (table / "_natsd" / "log" / f"{1:012}.json").exists())
+    wait_until(lambda: archived_to(table, stream) > 0)
     if by == "Ctrl-C":
         command.interrupt()
     else:
         command.terminate()
     assert_refused(command.wait(), "archive", "stopped; run it again to go on")
-    files = ds.dataset(table, format="parquet", partitioning="hive")
-    assert files.count_rows() == MESSAGES
+    assert in_archive(table).num_rows == MESSAGES
 
 
 @pytest.mark.parametrize(
