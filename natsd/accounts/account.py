@@ -1,6 +1,6 @@
 """The account: its subscriptions, its counters, and its publishers for the server's own parts.
 
-The server's own parts use the account through an internal client, and through the outlet beneath
+The server's own parts use the account through an internal client, and through the publisher beneath
 that, which compiled code calls directly.
 """
 
@@ -24,7 +24,7 @@ class Account:
         "internal_client",
         "msg_trace",
         "name",
-        "outlet",
+        "publisher",
         "sublist",
     )
 
@@ -45,8 +45,8 @@ class Account:
         self.sublist = SubList(cache=sublist_cache)
         self.counters = TrafficStats()
         self.connections = 0
-        self.outlet = AccountPublisher(reactor, self.sublist)
-        self.internal_client = InternalClient(reactor, self.sublist, self.outlet)
+        self.publisher = AccountPublisher(reactor, self.sublist)
+        self.internal_client = InternalClient(reactor, self.sublist, self.publisher)
 
     def close(self) -> None:
         """Remove the subscriptions of the internal client."""

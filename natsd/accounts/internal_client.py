@@ -28,10 +28,10 @@ class NoRespondersError(Exception):
 class InternalClient:
     """Publishes, subscribes and sends requests inside one account."""
 
-    def __init__(self, reactor: Reactor, sublist: SubList, outlet: AccountPublisher) -> None:
+    def __init__(self, reactor: Reactor, sublist: SubList, publisher: AccountPublisher) -> None:
         self._reactor = reactor
         self._sublist = sublist
-        self._outlet = outlet
+        self._publisher = publisher
         self._subscriptions: set[Subscription] = set()
         self._requests: set[asyncio.Future[bytes]] = set()
         self._last_request = 0
@@ -44,7 +44,7 @@ class InternalClient:
         Raises InvalidSubject if `subject` or `reply` is empty or holds whitespace. A subject that
         is malformed in another way reaches no subscriber, as when a client publishes it.
         """
-        self._outlet.publish_later(
+        self._publisher.publish_later(
             wire_subject(subject), payload, None if reply is None else wire_subject(reply), headers
         )
 

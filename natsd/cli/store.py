@@ -5,9 +5,9 @@
 - `repair DIR` sets damaged bytes aside. Exit code 0: a check after the repair finds no damage.
 - Each damage is one line: file, kind, offset, length, lost messages. `--json` prints one object
   with the same data.
-- `snapshot` writes a stream into an archive. Exit code 0: the archive holds the whole stream; 1:
+- `snapshot` writes a stream into a snapshot. Exit code 0: the snapshot holds the whole stream; 1:
   damage left a part of it out, or the command was refused.
-- `restore` makes a stream from an archive. Neither command leaves a half-written archive or stream.
+- `restore` makes a stream from a snapshot. Neither command leaves half a snapshot or stream.
 - Keys are read from files, since other users can see a command line.
 """
 
@@ -31,7 +31,7 @@ from natsd.store.maintenance.check import Report, check_volume
 from natsd.store.maintenance.repair import repair_volume
 
 if TYPE_CHECKING:
-    from natsd.jetstream.archive.offline import Transferred
+    from natsd.jetstream.snapshot.offline import Transferred
 
 DESCRIPTION: Final = """\
 Look through a store directory that no server uses, for damage of any kind, or copy its streams.
@@ -43,8 +43,8 @@ examples:
   natsd store check --json DIR                       the same for programs
   natsd store repair DIR                             set damaged bytes aside, write files anew
   natsd store check --key-file /etc/nats/store.key DIR
-  natsd store snapshot DIR/'$G'/streams/ORDERS orders.archive
-  natsd store restore orders.archive DIR
+  natsd store snapshot DIR/'$G'/streams/ORDERS orders.snapshot
+  natsd store restore orders.snapshot DIR
 """
 
 
@@ -57,9 +57,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         operator = OperatorKeys(_key(options.key_file), _key(options.prev_key_file))
         if options.action == "snapshot":
-            return _snapshot(directory, options.archive, operator, as_json=options.json)
+            return _snapshot(directory, options.snapshot, operator, as_json=options.json)
         if options.action == "restore":
-            return _restore(options.archive, directory, options, operator)
+            return _restore(options.snapshot, directory, options, operator)
         if options.action == "repair":
             return _repair(directory, operator, as_json=options.json)
         return _check(directory, operator, as_json=options.json)
@@ -89,11 +89,11 @@ def parser() -> argparse.ArgumentParser:
     for name, text in (("check", "tell what is damaged"), ("repair", "set damage aside")):
         action = actions.add_parser(name, help=text, parents=[common])
         _add_directory(action, "the store directory")
-    snapshot = actions.add_parser("snapshot", help="a stream into an archive", parents=[common])
+    snapshot = actions.add_parser("snapshot", help="a stream into a snapshot", parents=[common])
     _add_directory(snapshot, "the stream's directory")
-    snapshot.add_argument("archive", type=Path, metavar="ARCHIVE", help="the file to write")
-    restore = actions.add_parser("restore", help="an archive's stream back", parents=[common])
-    restore.add_argument("archive", type=Path, metavar="ARCHIVE", help="the file to read")
+    snapshot.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="the file to write")
+    restore = actions.add_parser("restore", help="a snapshot's stream back", parents=[common])
+    restore.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="the file to read")
     _add_directory(restore, "the store directory")
     restore.add_argument("--account", default=GLOBAL_ACCOUNT, help="whose stream (default: $G)")
     return result
@@ -126,33 +126,33 @@ def _repair(directory: Path, operator: OperatorKeys, *, as_json: bool) -> int:
     return 0 if report.is_clean and not repaired.unrepaired else 1
 
 
-def _snapshot(directory: Path, archive: Path, operator: OperatorKeys, *, as_json: bool) -> int:
-    from natsd.jetstream.archive.offline import NotPossible, write_archive
+def _snapshot(directory: Path, snapshot: Path, operator: OperatorKeys, *, as_json: bool) -> int:
     from natsd.jetstream.asset_file import AssetDamaged
+    from natsd.jetstream.snapshot.offline import NotPossible, write_snapshot
 
-    unfinished = archive.with_name(archive.name + UNFINISHED_SUFFIX)
+    unfinished = snapshot.with_name(snapshot.name + UNFINISHED_SUFFIX)
     try:
         with unfinished.open("wb") as out, _progress("writing") as progress:
-            done = write_archive(RealDisk(), directory, out, operator, os.urandom, progress)
+            done = write_snapshot(RealDisk(), directory, out, operator, os.urandom, progress)
             out.flush()
             os.fsync(out.fileno())
-        unfinished.replace(archive)
+        unfinished.replace(snapshot)
     except (NotPossible, AssetDamaged) as error:
         return _refuse(str(error))
     finally:
         unfinished.unlink(missing_ok=True)
-    _print_transferred(done, f"written to {archive}", as_json=as_json)
+    _print_transferred(done, f"written to {snapshot}", as_json=as_json)
     return 1 if done.damage else 0
 
 
 def _restore(
-    archive: Path, directory: Path, options: argparse.Namespace, operator: OperatorKeys
+    snapshot: Path, directory: Path, options: argparse.Namespace, operator: OperatorKeys
 ) -> int:
-    from natsd.jetstream.archive.offline import NotPossible, read_archive
+    from natsd.jetstream.snapshot.offline import NotPossible, read_snapshot
 
     try:
-        with archive.open("rb") as file, _progress("restoring") as progress:
-            done = read_archive(
+        with snapshot.open("rb") as file, _progress("restoring") as progress:
+            done = read_snapshot(
                 RealDisk(), file, directory, options.account, operator, os.urandom, progress
             )
     except NotPossible as error:

@@ -1,4 +1,4 @@
-"""The outlet: publishes messages of the server's own parts into one account, without queueing.
+"""The publisher: publishes messages of the server's own parts into one account, without queueing.
 
     the frame without subject and sid, laid out once for all recipients as in the parser's buffer:
 
@@ -15,9 +15,9 @@ Promise
 - No code sends from inside a `Sink.deliver`: messages that result from a delivery are queued and
   sent at the end of the turn. A send within a send raises RuntimeError.
 - The totals of the server and of the account count the messages that clients send and receive. A
-  message of an outlet is counted there when, and as often as, it is delivered to clients.
-- A congested recipient does not block the outlet: `is_congested` reports it, so that senders of
-  many messages can slow down. `no_fast_producer_stall` does not drop messages of an outlet.
+  message of an publisher is counted there when, and as often as, it is delivered to clients.
+- A congested recipient does not block the publisher: `is_congested` reports it, so that senders of
+  many messages can slow down. `no_fast_producer_stall` does not drop messages of an publisher.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

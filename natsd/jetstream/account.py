@@ -76,7 +76,7 @@ class JetStreamAccount:
         self.jetstream = jetstream
         self.account = account
         self.tiers = Tiers(jetstream.usage, limits)
-        self.outlet = AccountPublisher(jetstream.reactor, account.sublist)
+        self.publisher = AccountPublisher(jetstream.reactor, account.sublist)
         self.files = AccountFiles(jetstream.directory / account.name)
         self.streams: dict[str, Stream] = {}
         self.offline: dict[str, str] = {}  # stream ─▶ reason

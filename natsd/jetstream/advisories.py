@@ -201,7 +201,7 @@ def restore_complete(
     size_bytes: int,
     client: Client,
 ) -> None:
-    """Publish that a stream was restored from `size_bytes` bytes of archive."""
+    """Publish that a stream was restored from `size_bytes` bytes of snapshot."""
     fields = {"start": format_time(start_ns), "end": format_time(end_ns), "bytes": size_bytes}
     _of_snapshot(account, "RESTORE_COMPLETE", stream, fields, client)
 

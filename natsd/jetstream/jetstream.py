@@ -33,12 +33,12 @@ from natsd.jetstream.account import ApiCounters, JetStreamAccount
 from natsd.jetstream.advisories import Events
 from natsd.jetstream.api.origin import client_info
 from natsd.jetstream.api.router import Router
-from natsd.jetstream.archive.transfer_memory import TransferMemory
 from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.meta import Change, Meta
 from natsd.jetstream.random_pool import RandomPool
 from natsd.jetstream.recovery import check_keys, recover_account
 from natsd.jetstream.resources import check_promised
+from natsd.jetstream.snapshot.transfer_memory import TransferMemory
 from natsd.jetstream.stream.batches import atomic_batches, fast_batches
 from natsd.jetstream.stream.files import AccountFiles
 from natsd.jetstream.stream.publishing import Usage

@@ -14,8 +14,8 @@ case, if it has one, so that an API answer can pass it on; `str(error)` may say 
       BlockFull  BlockUnreadable
       SequenceMismatch     a given sequence that is not above the last one
       TooManyResults  InvalidLimits
-      DamagedEncoding      a sequence set, a snapshot or an archive that does not verify
-        ForeignArchive     an archive that nats-server made
+      DamagedEncoding      a sequence set, a snapshot or a snapshot that does not verify
+        ForeignSnapshot     a snapshot that nats-server made
       ColdBlock            between a log and its store (block/cold_block.py)
 
 Source: nats-server's store errors (`ErrStoreClosed` and the following ones in server/store.go);
@@ -194,15 +194,15 @@ class InvalidLimits(StoreError, ValueError):
 
 
 class DamagedEncoding(StoreError, ValueError):
-    """Bytes that are no valid sequence set, snapshot or archive."""
+    """Bytes that are no valid sequence set, snapshot or snapshot."""
 
     text = "stream state snapshot is corrupt"
 
 
-class ForeignArchive(DamagedEncoding):
-    """An archive of another server, nats-server; it need not be damaged."""
+class ForeignSnapshot(DamagedEncoding):
+    """A snapshot of another server, nats-server; it need not be damaged."""
 
-    text = "the archive was made by nats-server: only archives made by natsd can be restored"
+    text = "the snapshot was made by nats-server: only snapshots made by natsd can be restored"
 
 
 class BlockFull(StoreError):

@@ -54,7 +54,7 @@ BURIED_MAX = 65_536  # names of emptied subjects to forget: then it waits for a 
 FILTERS_MAX = 1024
 KEPT_PATTERNS_MAX = 256
 """A filter of more patterns takes much memory; it is built in steps, and not kept."""
-GHOSTS_MIN = 1024  # subjects without messages in the index: then a sweep removes them
+EMPTY_SUBJECTS_MIN = 1024  # subjects without messages in the index: then a sweep removes them
 
 Replace = Callable[[list[tuple[int, bytes, bytes]]], None]
 """Handler of expired messages; each is given as (sequence, subject, headers)."""
@@ -326,7 +326,9 @@ class LogStore(Store):
             except ColdBlock as cold:
                 await self.fetch(cold.block)
             await self._breathe()
-        if self._log.subjects.ghosts > max(GHOSTS_MIN, self._log.subjects.count // 4):
+        if self._log.subjects.empty_subjects > max(
+            EMPTY_SUBJECTS_MIN, self._log.subjects.count // 4
+        ):
             await self.run(Sweep(self._log))
 
     async def _breathe(self) -> None:

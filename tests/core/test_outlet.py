@@ -1,4 +1,4 @@
-"""A message that an outlet sends arrives as one that a client publishes."""
+"""A message that an publisher sends arrives as one that a client publishes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ async def server() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-def outlet(server: Server) -> AccountPublisher:
-    return server.accounts["$G"].outlet
+def publisher(server: Server) -> AccountPublisher:
+    return server.accounts["$G"].publisher
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ async def raw_connection(server: Server) -> tuple[asyncio.StreamReader, asyncio.
 @pytest.mark.parametrize("reply", [None, b"_INBOX.1"])
 @pytest.mark.parametrize("headers", [b"", HEADERS])
 async def test_what_is_sent_arrives_whole(
-    outlet: AccountPublisher, client: NatsClient, headers: bytes, reply: bytes | None
+    publisher: AccountPublisher, client: NatsClient, headers: bytes, reply: bytes | None
 ) -> None:
     subscription = await client.subscribe("there.*")
     await client.flush()
     for size in SIZES:
         data = bytes(i % 251 for i in range(size))
-        assert outlet.publish(b"there.now", data, reply, headers) == 1
+        assert publisher.publish(b"there.now", data, reply, headers) == 1
     for size in SIZES:
         message = await subscription.next_msg(2)
         assert message.subject == "there.now"
@@ -60,26 +60,26 @@ async def test_what_is_sent_arrives_whole(
 
 
 async def test_all_who_are_interested_get_it_and_one_of_a_group(
-    outlet: AccountPublisher, client: NatsClient
+    publisher: AccountPublisher, client: NatsClient
 ) -> None:
     plain = [await client.subscribe("all") for _ in range(3)]
     group = [await client.subscribe("all", queue="workers") for _ in range(3)]
     await client.flush()
-    assert outlet.has_interest(b"all")
-    assert not outlet.has_interest(b"none")
-    assert outlet.publish(b"all", b"x") == 4
-    assert outlet.publish(b"none", b"x") == 0
+    assert publisher.has_interest(b"all")
+    assert not publisher.has_interest(b"none")
+    assert publisher.publish(b"all", b"x") == 4
+    assert publisher.publish(b"none", b"x") == 0
     await client.flush()
     assert [subscription.pending_msgs for subscription in plain] == [1, 1, 1]
     assert sum(subscription.pending_msgs for subscription in group) == 1
 
 
 async def test_what_a_client_receives_leaves_the_account_and_the_server(
-    server: Server, outlet: AccountPublisher, client: NatsClient
+    server: Server, publisher: AccountPublisher, client: NatsClient
 ) -> None:
     subscription = await client.subscribe("counted")
     await client.flush()
-    outlet.publish(b"counted", b"12345", headers=HEADERS)
+    publisher.publish(b"counted", b"12345", headers=HEADERS)
     await subscription.next_msg(timeout=20)
     counters = server.accounts["$G"].counters
     size = len(HEADERS) + 5
@@ -90,24 +90,24 @@ async def test_what_a_client_receives_leaves_the_account_and_the_server(
 
 
 async def test_messages_arrive_in_the_order_of_the_calls(
-    server: Server, outlet: AccountPublisher, client: NatsClient
+    server: Server, publisher: AccountPublisher, client: NatsClient
 ) -> None:
     subscription = await client.subscribe("n")
     await client.flush()
     for i in range(500):
-        outlet.publish_later(b"n", b"%d" % i)
+        publisher.publish_later(b"n", b"%d" % i)
     await processed(client)
     got = [int((await subscription.next_msg(1)).data) for _ in range(500)]
     assert got == list(range(500))
 
 
 async def test_a_client_without_headers_gets_the_payload(
-    server: Server, outlet: AccountPublisher
+    server: Server, publisher: AccountPublisher
 ) -> None:
     reader, writer = await raw_connection(server)
     writer.write(b'CONNECT {"verbose":false,"headers":false}\r\nSUB plain 7\r\nPING\r\n')
     await reader.readuntil(b"PONG\r\n")
-    outlet.publish(b"plain", b"hello", b"back", HEADERS)
+    publisher.publish(b"plain", b"hello", b"back", HEADERS)
     expected = b"MSG plain 7 back 5\r\nhello\r\n"
     assert await reader.readexactly(len(expected)) == expected
     writer.close()
@@ -121,8 +121,8 @@ async def test_nothing_is_dropped_for_who_reads_slowly() -> None:
         reader, writer = await raw_connection(hasty)
         writer.write(b'CONNECT {"verbose":false}\r\nSUB much 1\r\nPING\r\n')
         await reader.readuntil(b"PONG\r\n")
-        outlet = hasty.accounts["$G"].outlet
-        took = sum(outlet.publish(b"much", bytes(100_000)) for _ in range(9))
+        publisher = hasty.accounts["$G"].publisher
+        took = sum(publisher.publish(b"much", bytes(100_000)) for _ in range(9))
         assert took == 9
         for _ in range(took):
             await reader.readuntil(b"MSG much 1 100000\r\n")

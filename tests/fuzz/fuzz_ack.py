@@ -54,11 +54,11 @@ class Consumer:
         reactor = Reactor(Loop(), failed)  # type: ignore[arg-type]  # the needed part of a loop
         self.scheduler = Scheduler(reactor, lambda: 2 * 10**18)
         self.sublist = SubList()
-        self.outlet = AccountPublisher(reactor, self.sublist)
+        self.publisher = AccountPublisher(reactor, self.sublist)
         store = MemStore(Limits())
         for at in range(9):
             store.append(f"s.{at}", None, b"x", 10**18 + at)
-        core = StreamReaders("S", store, self.outlet, self.scheduler)
+        core = StreamReaders("S", store, self.publisher, self.scheduler)
         self.store = MemoryConsumerStore(ConsumerOptions(policy))
         self.events = Events()
         settings = EngineSettings(stream="S", ack_policy=policy)
@@ -72,7 +72,7 @@ class Consumer:
         self.engine.start(9)
 
     def say(self, subject: bytes, body: bytes) -> ConsumerState:
-        self.outlet.publish(subject, body, b"answer")
+        self.publisher.publish(subject, body, b"answer")
         state = self.store.state()
         state.validate()
         return state

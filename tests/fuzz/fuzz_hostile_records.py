@@ -8,7 +8,7 @@ Input: records, each a length, as many bytes of a subject, a length, as many byt
 import re
 
 from natsd.store.block.blocks import MsgBlock, Scan
-from tests.jetstream.archive.hostile import Record, block_of
+from tests.jetstream.snapshot.hostile import Record, block_of
 
 MODULES = ["natsd.store.block.blocks", "natsd.store.codec.records"]
 SEEDS = [

@@ -104,7 +104,7 @@ def check(data: bytes) -> None:
     answers: list[bytes] = []
     account.internal_client.subscribe("inbox", lambda *message: answers.append(message[3]))
     store = MemStore(Limits(max_msgs=50, max_msgs_per_subject=2))
-    core = StreamReaders("S", store, account.outlet, Scheduler(REACTOR, lambda: TIME_NS))
+    core = StreamReaders("S", store, account.publisher, Scheduler(REACTOR, lambda: TIME_NS))
     settings = IngestSettings(
         name="S",
         is_memory=True,

@@ -149,7 +149,7 @@ async def _settled(jetstream: JetStream) -> None:
     def is_settled() -> bool:
         live = {name: stream.store.state().msgs for name, stream in streams.items()}
         is_copied = live["COPY"] >= live["LIMITS"] and live["MIRROR"] >= live["LIMITS"]
-        return is_copied and not any(each.core.is_rechecking for each in streams.values())
+        return is_copied and not any(each.readers.is_rechecking for each in streams.values())
 
     await eventually_within(is_settled)
 
@@ -172,7 +172,7 @@ def _own(stream: Stream) -> Iterator[Consumer]:
 
 
 async def messages_of(stream: Stream) -> Messages:
-    log, found = stream.core.log, Messages()
+    log, found = stream.readers.log, Messages()
     for sequence in range(log.first_sequence, log.last_sequence + 1):
         if log.has(sequence):
             message = await stream.store.load(sequence)
@@ -221,11 +221,11 @@ async def _check_hints(jetstream: JetStream) -> None:
     await publish(jetstream, "limits.new", b"new")
 
     def has_come() -> bool:
-        return all(each.core.visible > 0 and _last(each) == "limits.new" for each in copies)
+        return all(each.readers.visible > 0 and _last(each) == "limits.new" for each in copies)
 
     await eventually_within(has_come)
     assert [each.store.state().msgs for each in copies] == [count + 1 for count in before]
 
 
 def _last(stream: Stream) -> str:
-    return stream.store.load_cached(stream.core.visible).subject
+    return stream.store.load_cached(stream.readers.visible).subject

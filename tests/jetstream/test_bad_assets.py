@@ -105,7 +105,7 @@ async def test_a_bad_consumer_stops_no_other_and_loses_nothing(tmp_path: Path, b
         assert "D" in stream.consumers
         assert "C" in {*stream.consumers, *stream.offline_consumers.reasons}
         await stream.delete_consumer("D")
-        await eventually_within(lambda: not stream.core.is_rechecking)
+        await eventually_within(lambda: not stream.readers.is_rechecking)
         if bad != "bad filter" or "C" in stream.offline_consumers.reasons:
             assert stream.store.state().msgs == 1
     write_asset(vault_of(tmp_path), directory, good)

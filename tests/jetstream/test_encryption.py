@@ -51,7 +51,7 @@ async def fill(jetstream: JetStream) -> None:
     assert "seq" in await publish(jetstream, f"{target}-plan", SECRET.encode(), plan)
     source = StreamSource(name="S", filter_subject=subject)
     copy = await create(jetstream, "COPY", sources=[source])
-    await eventually_within(lambda: copy.core.visible >= 49)
+    await eventually_within(lambda: copy.readers.visible >= 49)
 
 
 def in_clear(directory: Path) -> list[Path]:

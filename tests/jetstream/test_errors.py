@@ -283,7 +283,7 @@ PROVEN_ELSEWHERE = {
     ErrorId.JSStreamOfflineReasonErrF: "test_recovery.py: a damaged stream",
     ErrorId.JSStreamCreateErrF: "it takes a disk that fails",
     ErrorId.JSStreamDeleteErrF: "it takes a disk that fails",
-    ErrorId.JSTempStorageFailedErr: "archive/test_restoring.py: a disk that fails",
+    ErrorId.JSTempStorageFailedErr: "snapshot/test_restoring.py: a disk that fails",
     ErrorId.JSConsumerStoreFailedErrF: "it takes a disk that fails",
     ErrorId.JSMessageCounterBrokenErr: "stream/test_counters.py: the last message is no total",
     ErrorId.JSStreamExpectedLastSeqPerSubjectNotReady: "it takes a block that is not in memory",

@@ -1,7 +1,7 @@
 """Damage anywhere in any file of a closed stream.
 
 No wrong byte is served, no other record is lost, and the damage is reported with file, offset and
-sequence (docs/store.md, "When a disk has lied").
+sequence (docs/store.md, "Damaged files").
 """
 
 import contextlib

@@ -71,7 +71,7 @@ async def test_names_of_subjects_without_messages_are_forgotten() -> None:
     for number in range(20_000):
         store.append(f"unique.{number}", None, b"", 1)
     assert store.state().num_subjects == 10
-    assert store._log.subjects.ghosts == 0
+    assert store._log.subjects.empty_subjects == 0
     assert store._log.subjects.memory_bytes < 100_000
 
 

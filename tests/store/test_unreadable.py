@@ -1,7 +1,7 @@
 """Pages of files that cannot be read (EIO) cost the messages in them and nothing else.
 
 That holds at an open and while the stream is served, and each loss is reported once (docs/store.md,
-"When a disk has lied").
+"Damaged files").
 """
 
 import asyncio

@@ -64,7 +64,7 @@ class SnapshotReceiver(Connected):
         """Receive the snapshot; measured from the request to the end of the last chunk."""
         chunks = Chunks(self._sock.fileno())
         result = timed("snapshot", lambda: self._receive(chunks))
-        result.values["archive_bytes"] = float(chunks.data_bytes)
+        result.values["snapshot_bytes"] = float(chunks.data_bytes)
         return result
 
     def _receive(self, chunks: Chunks) -> None:

@@ -111,7 +111,7 @@ class Snapshot(JetStreamScenario):
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """Measure from the request to the end.
 
-        The rate is that of the stream's messages, however small the archive is.
+        The rate is that of the stream's messages, however small the snapshot is.
         """
         filled(server, stream_config(NAME, "data.*", "file"), b"data.%04d", SUBJECTS, self.messages)
         role = SnapshotReceiver(server.host, server.port, NAME, self.is_checked)

@@ -324,7 +324,7 @@ def _forward(
     with contextlib.suppress(InvalidSubject):
         target = wire_subject(forwarded)
         answer_to = None if reply is None else wire_subject(reply)
-        if not account.outlet.publish(target, data, answer_to, headers) and reply is not None:
+        if not account.publisher.publish(target, data, answer_to, headers) and reply is not None:
             status = _NO_RESPONDERS.format(subject=forwarded).encode("utf-8", "surrogateescape")
             _publish(account, reply, b"", status)
 

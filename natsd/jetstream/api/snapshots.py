@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 from natsd.core.routing import is_valid_publish
 from natsd.jetstream import advisories
 from natsd.jetstream.api.request import Request
-from natsd.jetstream.archive.builder import StreamBuilder
-from natsd.jetstream.archive.consumers import check_consumer
-from natsd.jetstream.archive.restoring import Restoring
-from natsd.jetstream.archive.sending import COMPLETE, SnapshotSending, bytes_held
-from natsd.jetstream.archive.source import ArchiveSource
-from natsd.jetstream.archive.taking import check_messages, freeze_stream
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.requests import StreamRestoreRequest, StreamSnapshotRequest
 from natsd.jetstream.models.responses import StreamRestoreResponse, StreamSnapshotResponse
 from natsd.jetstream.models.stream import Storage, StreamConfig, StreamInfo
 from natsd.jetstream.names import restore_subject, snapshot_ack_prefix
+from natsd.jetstream.snapshot.builder import StreamBuilder
+from natsd.jetstream.snapshot.consumers import check_consumer
+from natsd.jetstream.snapshot.restoring import Restoring
+from natsd.jetstream.snapshot.sending import COMPLETE, SnapshotSending, bytes_held
+from natsd.jetstream.snapshot.source import SnapshotSource
+from natsd.jetstream.snapshot.taking import check_messages, freeze_stream
 from natsd.jetstream.stream.metadata import with_shown_metadata
 from natsd.jetstream.stream.storage import store_options
 from natsd.store.errors import StoreError
@@ -67,7 +67,7 @@ async def snapshot(request: Request[StreamSnapshotRequest]) -> StreamSnapshotRes
     if not share.hold(bytes_held(body, taken.state.bytes)):
         await taken.release()
         raise api_error(ErrorId.JSInsufficientResourcesErr)
-    source = ArchiveSource(account.jetstream.volume, taken)
+    source = SnapshotSource(account.jetstream.volume, taken)
     sending = SnapshotSending(
         account.account,
         account.jetstream.scheduler,
@@ -84,7 +84,7 @@ async def snapshot(request: Request[StreamSnapshotRequest]) -> StreamSnapshotRes
 async def _send(
     stream: "Stream",
     sending: SnapshotSending,
-    source: ArchiveSource,
+    source: SnapshotSource,
     client: advisories.Client,
     began_ns: int,
 ) -> None:
@@ -105,7 +105,7 @@ async def _send(
 
 
 async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreResponse:
-    """Start a restore, and answer with the subject that takes the archive's chunks."""
+    """Start a restore, and answer with the subject that takes the snapshot's chunks."""
     account, name = request.account, request.stream
     config = request.body.config
     if not config.name:

@@ -9,7 +9,7 @@ from natsd.store.consumer.tracking cimport ConsumerTracker
 cdef class Confirmations:
     cdef object store
     cdef ConsumerTracker tracker
-    cdef AccountPublisher outlet
+    cdef AccountPublisher publisher
     cdef object on_durable      # called when there are answers to `send`
     cdef bint is_file           # the state is on disk; otherwise changes are durable at once
     cdef uint64_t durable       # number of durable changes of the tracker

@@ -32,10 +32,10 @@ cdef enum:
 
 
 cdef class Confirmations:
-    def __cinit__(self, store, AccountPublisher outlet not None, on_durable):
+    def __cinit__(self, store, AccountPublisher publisher not None, on_durable):
         self.store = store
         self.tracker = store.tracker
-        self.outlet = outlet
+        self.publisher = publisher
         self.on_durable = on_durable
         self.is_file = not isinstance(store, MemoryConsumerStore)
         if self.is_file:
@@ -103,9 +103,9 @@ cdef class Confirmations:
         while self.count and most > 0 and self.next_count() <= self.durable:
             memcpy(&size, &self.bytes[self.head + 8], 4)
             reply = &self.bytes[self.head + HEAD_BYTES]
-            to = self.outlet.resolve(reply, size)
+            to = self.publisher.resolve(reply, size)
             if to.plain_count or to.queue_count:
-                self.outlet.send(to, reply, size, b"", 0, b"", 0, b"", 0)
+                self.publisher.send(to, reply, size, b"", 0, b"", 0, b"", 0)
             self.head += HEAD_BYTES + size
             self.count -= 1
             most -= 1

@@ -78,7 +78,7 @@ class Consumer:
     """A consumer, which delivers after `begin` and then `begin_watching`.
 
     `directory` is None for a consumer in memory. `wanted` are the configuration's filters, listed
-    with the stream's core; the consumer owns them from now on.
+    with the stream's readers; the consumer owns them from now on.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Consumer:
         self._scheduler = jetstream.scheduler
         self._sublist = stream.account.account.sublist
         self.engine = ConsumerEngine(
-            stream.core,
+            stream.readers,
             name,
             engine_settings(self.config, stream.config),
             store,
@@ -229,7 +229,7 @@ class Consumer:
             inbox = f"{INBOX_PREFIX}{self._random_bytes(INBOX_BYTES).hex()}"
             stream = self.stream
             self._letters = DeadLetters(
-                stream.account, stream.core, self.name, subject, self.engine, inbox
+                stream.account, stream.readers, self.name, subject, self.engine, inbox
             )
             self.engine.copy_dead_letters(self._letters)
 
@@ -265,14 +265,14 @@ class Consumer:
         on return. Raises ApiError 10014, 10204, 10104.
         """
         async with self._changing:
-            core, resume = self.stream.core, self._resume
+            readers, resume = self.stream.readers, self._resume
             floor = self.engine.ack_floor().stream
-            sequence = await reset_sequence(self.config, wanted, floor, core.store)
+            sequence = await reset_sequence(self.config, wanted, floor, readers.store)
             start = await find_continued(
                 filters_of(self.config),
-                core.store,
-                core.log,
-                core.visible,
+                readers.store,
+                readers.log,
+                readers.visible,
                 delivered=sequence - 1,
                 resume=resume,
             )
@@ -312,7 +312,7 @@ class Consumer:
                 raise api_error(ErrorId.JSConsumerDoesNotExist)
         except BaseException:
             if wanted is not None:
-                self.stream.core.unlist(wanted)
+                self.stream.readers.unlist(wanted)
             raise
         before, self.config = self.config, config
         self.engine.configure(settings, wanted)
@@ -328,10 +328,10 @@ class Consumer:
             self._begin_counting_disuse()
 
     async def _list_filters(self, filters: tuple[str, ...]) -> ReaderFilters | None:
-        """List new filters with the stream's core; None: they are the same as before."""
+        """List new filters with the stream's readers; None: they are the same as before."""
         if filters == self.engine.settings.filters:
             return None
-        return await run_cooperatively(self.stream.core.list_filters(filters))
+        return await run_cooperatively(self.stream.readers.list_filters(filters))
 
     async def _write(self, config: ConsumerConfig) -> None:
         if self.directory is None:

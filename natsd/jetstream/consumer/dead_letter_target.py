@@ -65,7 +65,7 @@ def _comes_back(subject: str, config: ConsumerConfig, stream: "Stream") -> Steps
         stored = _stored_as(subject, target)
         if target is stream and wanted.is_match(stored):
             return True
-        for some in slices(target.core.readers_of(stored)):
+        for some in slices(target.readers.readers_of(stored)):
             for other in _consumers(target, some):
                 letters = dead_letter_subject(other.config)
                 if not letters or letters in known or (target is stream and other.name == name):

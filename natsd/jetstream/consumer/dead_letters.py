@@ -78,7 +78,7 @@ class DeadLetters:
     def __init__(
         self,
         account: "JetStreamAccount",
-        core: "StreamReaders",
+        readers: "StreamReaders",
         consumer: str,
         subject: str,
         engine: Owing,
@@ -88,9 +88,9 @@ class DeadLetters:
         scheduler = account.jetstream.scheduler
         self.subject = subject
         self._consumer = consumer
-        self._core = core
+        self._readers = readers
         self._engine = engine
-        self._outlet = account.outlet
+        self._publisher = account.publisher
         self._client = account.account.internal_client
         self._now_ns: Callable[[], int] = scheduler.now_ns
         self._job = Job(scheduler, self._work)
@@ -167,7 +167,7 @@ class DeadLetters:
             self._forget(self._queue.popleft())
             return
         try:
-            message: StoredMessage | None = self._core.log.load(sequence)
+            message: StoredMessage | None = self._readers.log.load(sequence)
         except (MessageNotFound, StoreEOF, MessageDamaged) as error:
             _logger.error("JetStream: %s: dead letter %d is not copied: %s", self, sequence, error)
             self._forget(self._queue.popleft())
@@ -186,12 +186,12 @@ class DeadLetters:
         if self._answers is None:
             self._answers = self._client.subscribe(f"{self._inbox}.*", self._answered)
         death = Death(
-            self._core.name,
+            self._readers.name,
             self._consumer,
             self._reasons.get(message.sequence, MAX_DELIVER),
             self._engine.num_deliveries(message.sequence),
         )
-        return self._outlet.publish(
+        return self._publisher.publish(
             self.subject.encode(),
             message.data,
             f"{self._inbox}.{message.sequence}".encode(),
@@ -200,12 +200,12 @@ class DeadLetters:
 
     def _load(self, sequence: int) -> None:
         """Load a message; go on when it is in memory."""
-        loop = self._core.scheduler.reactor.loop
+        loop = self._readers.scheduler.reactor.loop
         self._loading = loop.create_task(self._load_block(sequence))
 
     async def _load_block(self, sequence: int) -> None:
         try:
-            await self._core.store.load(sequence)
+            await self._readers.store.load(sequence)
         except (MessageNotFound, StoreEOF, MessageDamaged):
             pass  # `_send_next` finds the same
         except StoreError as error:
@@ -276,7 +276,7 @@ class DeadLetters:
             self._alarm.cancel()
 
     def __repr__(self) -> str:
-        return f"consumer {self._core.name} > {self._consumer}, dead letters to {self.subject}"
+        return f"consumer {self._readers.name} > {self._consumer}, dead letters to {self.subject}"
 
 
 def why_refused(body: bytes) -> str:

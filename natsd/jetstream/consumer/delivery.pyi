@@ -60,14 +60,14 @@ SERVER_SHUTDOWN: str
 class ConsumerEngine(ConsumerInput):
     def __init__(
         self,
-        core: StreamReaders,
+        readers: StreamReaders,
         name: str,
         settings: EngineSettings,
         store: ConsumerStore | MemoryConsumerStore,
         events: EngineEvents,
         wanted: ReaderFilters | None = None,
     ) -> None:
-        """`wanted` are the settings' filters, listed with the core; None: `start` lists them.
+        """`wanted` are the settings' filters, listed with the readers; None: `start` lists them.
 
         The engine takes the filters out again when it is stopped.
         """
@@ -79,8 +79,8 @@ class ConsumerEngine(ConsumerInput):
     def configure(self, settings: EngineSettings, wanted: ReaderFilters | None = None) -> None:
         """Apply new settings; with new filters, pending messages are counted anew.
 
-        `wanted` are these filters, if they are new, listed with the core already. Raises ValueError
-        if a setting that never changes would change.
+        `wanted` are these filters, if they are new, listed with the readers already. Raises
+        ValueError if a setting that never changes would change.
         """
 
     def copy_dead_letters(self, letters: DeadLetterBox | None) -> None:
@@ -96,7 +96,7 @@ class ConsumerEngine(ConsumerInput):
         last_per_subject: Sequence[int] | None = None,
         resume: int = 0,
     ) -> None:
-        """Deliver from `next_sequence` on, and register with the core.
+        """Deliver from `next_sequence` on, and register with the readers.
 
         With `last_per_subject`, deliver those messages first, in order, then go on behind `resume`
         (0: behind the last of them). The store must know where the consumer starts
@@ -118,7 +118,7 @@ class ConsumerEngine(ConsumerInput):
         """Go on after `begin_anew`; if the reset is not on disk, no message is released yet."""
 
     def stop(self, status: str | None = None) -> None:
-        """Deliver and take nothing more, and take the reader from the core.
+        """Deliver and take nothing more, and take the reader from the readers.
 
         Waiting requests are answered 409 with `status`: CONSUMER_DELETED, SERVER_SHUTDOWN, or None
         for no answer.

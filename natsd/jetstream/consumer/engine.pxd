@@ -22,12 +22,12 @@ cdef class ConsumerEngine(ConsumerInput):
     cdef readonly str name
     cdef readonly object settings
     cdef object events
-    cdef StreamReaders core
-    cdef ReaderFilters wanted   # the filters, listed with the core; None: not yet
+    cdef StreamReaders readers
+    cdef ReaderFilters wanted   # the filters, listed with the readers; None: not yet
     cdef MessageLog log
-    cdef AccountPublisher outlet
+    cdef AccountPublisher publisher
 
-    cdef PendingCursor backlog
+    cdef PendingCursor cursor
     cdef KeyedPendingCursor keyed     # the same object if messages have keys; else None
     cdef Confirmations confirmations
     cdef Outgoing outgoing

@@ -5,7 +5,7 @@
                               ▼
     run, a slice ── postponed input, the stream is told what it may remove, confirmations
                  ── what is due: redeliveries, requests that expire, heartbeats
-                 ── deliveries: the redelivery's queue first, then the backlog
+                 ── deliveries: the redelivery's queue first, then the cursor
                  ── the earliest of all deadlines goes to the scheduler
 
     its parts        PendingCursor  the messages to read, and their number    pending_cursor.pyx
@@ -76,31 +76,31 @@ SERVER_SHUTDOWN = "Server Shutdown"
 
 cdef class ConsumerEngine(ConsumerInput):
     def __init__(
-        self, StreamReaders core not None, str name not None, settings, store, events,
+        self, StreamReaders readers not None, str name not None, settings, store, events,
         ReaderFilters wanted=None,
     ):
-        self.core = core
+        self.readers = readers
         self.name = name
         self.events = events
         self.tracker = store.tracker
-        self.log = core.log
-        self.outlet = core.outlet
+        self.log = readers.log
+        self.publisher = readers.publisher
         self.stream_token = settings.stream.encode()
         self.name_token = name.encode()
         self.is_push = settings.deliver_subject is not None
         self.is_stopped = True
         self.redelivery = Redelivery(self.tracker, self._exceeded)
-        self.confirmations = Confirmations(store, core.outlet, self._settled)
+        self.confirmations = Confirmations(store, readers.publisher, self._settled)
         self.acks = Acks(
-            core, self.tracker, self.redelivery, self.confirmations, events
+            readers, self.tracker, self.redelivery, self.confirmations, events
         )
-        self.backlog = self.keyed = self._keyed_backlog(settings)
+        self.cursor = self.keyed = self._keyed_cursor(settings)
         if self.keyed is None:
-            self.backlog = PendingCursor(self.log)
+            self.cursor = PendingCursor(self.log)
         self.redelivery.follow(self.keyed, None)
         self.outgoing = Outgoing()
-        self.requests = PullRequests(core.outlet)
-        self.push = PushSubject(core.outlet)
+        self.requests = PullRequests(readers.publisher)
+        self.push = PushSubject(readers.publisher)
         self.replay = Replay()
         self._take(settings)
         if wanted is not None:
@@ -122,10 +122,10 @@ cdef class ConsumerEngine(ConsumerInput):
             if self.is_stopped:
                 self.let_go_of_filters()
             if wanted is None:
-                wanted = at_once(self.core.list_filters(settings.filters))
+                wanted = at_once(self.readers.list_filters(settings.filters))
             self.take_filters(wanted)
             if not self.is_stopped:
-                self.core.change_filters(self, self.heard())
+                self.readers.change_filters(self, self.heard())
                 self._count_first()
         if settings.deliver_subject != before.deliver_subject:
             self.redelivery.enqueue_all()
@@ -141,7 +141,7 @@ cdef class ConsumerEngine(ConsumerInput):
         self.acks.sample_percent = settings.sample_percent
         self.outgoing.configure(settings.stream, self.name, settings.headers_only)
         self.requests.configure(settings, self.events)
-        self.push.configure(settings.stream, self.name, settings, self.core.scheduler.now())
+        self.push.configure(settings.stream, self.name, settings, self.readers.scheduler.now())
         self.redelivery.configure(
             # the answer to flow control may come at any time
             max(settings.ack_wait_ns, NOT_DUE * (settings.ack_policy is AckPolicy.FLOW_CONTROL)),
@@ -150,23 +150,23 @@ cdef class ConsumerEngine(ConsumerInput):
 
     cdef int take_filters(self, ReaderFilters wanted) except -1:
         self.wanted = wanted
-        return self.backlog.set_filter(wanted.filter)
+        return self.cursor.set_filter(wanted.filter)
 
     cdef int let_go_of_filters(self) except -1:
-        """Take filters that are listed, but not in force, out of the core."""
+        """Take filters that are listed, but not in force, out of the readers."""
         if self.wanted is not None:
-            self.core.unlist(self.wanted)
+            self.readers.unlist(self.wanted)
             self.forget_filters()
         return 0
 
     cdef int forget_filters(self) except -1:
-        """Forget the filters: the core takes them out, so they may not be used here any more."""
+        """Forget the filters: the stream takes them out, so they may not be used here any more."""
         self.wanted = None
-        self.backlog.filter = None
-        self.backlog.counting = None
+        self.cursor.filter = None
+        self.cursor.counting = None
         return 0
 
-    def _keyed_backlog(self, settings) -> KeyedPendingCursor | None:
+    def _keyed_cursor(self, settings) -> KeyedPendingCursor | None:
         cdef KeyedPendingCursor keyed
         if not settings.key_token:
             return None
@@ -183,24 +183,24 @@ cdef class ConsumerEngine(ConsumerInput):
         self.wake()
 
     cdef ReaderFilters heard(self):
-        """Return the filters to register with the core. With a start list or a key and no filter,
+        """Return the filters to register with the readers. With a start list or a key and no filter,
         they match everything: a reader without filters is not told of removals."""
-        if self.settings.filters or not (self.backlog.start_count or self.keyed is not None):
+        if self.settings.filters or not (self.cursor.start_count or self.keyed is not None):
             return self.wanted
-        return at_once(self.core.list_filters(("*", "*.>")))
+        return at_once(self.readers.list_filters(("*", "*.>")))
 
     def start(self, uint64_t next_sequence, last_per_subject=None, uint64_t resume=0) -> None:
         """Deliver from `next_sequence` on."""
         if self.wanted is None:
-            self.take_filters(at_once(self.core.list_filters(self.settings.filters)))
-        self.backlog.begin(next_sequence, resume, last_per_subject)
+            self.take_filters(at_once(self.readers.list_filters(self.settings.filters)))
+        self.cursor.begin(next_sequence, resume, last_per_subject)
         self.redelivery.restore()
         if self.tracker.terminated and self.redelivery.letters is None:
             self.acks.give_up_letters()
         self.is_stopped = False
-        self.replay.begin(self.settings.replay_original, self.core.visible)
+        self.replay.begin(self.settings.replay_original, self.readers.visible)
         self.acks.lost_from = self.acks.seen_gone = 0
-        self.core.put_reader(self, self.heard())
+        self.readers.put_reader(self, self.heard())
         self._count_first()
         self.wake()
 
@@ -214,19 +214,19 @@ cdef class ConsumerEngine(ConsumerInput):
         self.start(next_sequence, last_per_subject, resume)
         self.last_delivered_ns = self.last_ack_ns = 0
         self.hold_until_ns = NOT_DUE
-        self.needs_all = self.core.retention == INTEREST
+        self.needs_all = self.readers.retention == INTEREST
 
     def go_on(self, bint is_durable) -> None:
         """Go on: the reset is on disk, or cannot be written."""
         self.hold_until_ns = 0
         if self.needs_all and is_durable:
             self.needs_all = False
-            self.core.recheck_soon()
+            self.readers.recheck_soon()
         self.wake()
 
     def _count_first(self) -> None:
         """Count for a slice, so that most consumers know at once how many messages are pending."""
-        if self.backlog.is_counting and not self.is_running:
+        if self.cursor.is_counting and not self.is_running:
             self.count_some()
 
     def stop(self, status=None) -> None:
@@ -239,11 +239,11 @@ cdef class ConsumerEngine(ConsumerInput):
             self.fetching.cancel()
         self.requests.flush(len(self.requests.answers))
         self.requests.close(status)
-        self.core.scheduler.set_deadline(self, 0)
+        self.readers.scheduler.set_deadline(self, 0)
         if status == CONSUMER_DELETED:
             self.confirmations.drop()
         # After a shutdown it still needs the messages that are not acknowledged.
-        self.core.remove_reader(self, is_gone=status == CONSUMER_DELETED)
+        self.readers.remove_reader(self, is_gone=status == CONSUMER_DELETED)
         self.forget_filters()
 
     def pause(self, int64_t until_ns) -> None:
@@ -268,30 +268,30 @@ cdef class ConsumerEngine(ConsumerInput):
         self.push.to = None
         self.hold_until_ns = 0
         if self.push.heartbeat_ns:
-            self.push.heartbeat_due_ns = self.core.scheduler.now() + self.push.heartbeat_ns
+            self.push.heartbeat_due_ns = self.readers.scheduler.now() + self.push.heartbeat_ns
         self.wake()
 
     # Input
 
     cdef int wake(self) except -1:
         if not self.is_stopped and not self.is_queued:
-            self.core.scheduler.submit(self)
+            self.readers.scheduler.submit(self)
         return 0
 
     cdef int expired(self, int64_t now_ns) except -1:
         return self.wake()
 
     cdef int appeared(self, uint64_t sequence) except -1:
-        return self.backlog.appeared(sequence)
+        return self.cursor.appeared(sequence)
 
     cdef int vanished(self, uint64_t sequence) except -1:
-        self.backlog.vanished(sequence)
+        self.cursor.vanished(sequence)
         self.acks.lose(sequence)
         return self.wake()
 
     cdef int recount(self) except -1:
         """Search again behind the last delivery: removals may have been rolled back."""
-        self.backlog.look_again(max(self.backlog.first, self.tracker.delivered_stream + 1))
+        self.cursor.look_again(max(self.cursor.first, self.tracker.delivered_stream + 1))
         return self.wake()
 
     cdef bint needs(self, uint64_t sequence) except -1:
@@ -300,7 +300,7 @@ cdef class ConsumerEngine(ConsumerInput):
         if sequence > self.tracker.floor_stream:
             if self.tracker.ack_policy != POLICY_EXPLICIT:
                 return True
-            if self.backlog.is_unread(sequence) or self.tracker.find(sequence) >= 0:
+            if self.cursor.is_unread(sequence) or self.tracker.find(sequence) >= 0:
                 return True
         return len(self.tracker.redelivered) > 0 and sequence in self.tracker.redelivered
 
@@ -310,9 +310,9 @@ cdef class ConsumerEngine(ConsumerInput):
         cdef int64_t now_ns, pending
         if self.is_push:
             return self.requests.answer(reply, reply_len, "409 Consumer is push based")
-        now_ns = self.core.scheduler.now()
+        now_ns = self.readers.scheduler.now()
         if not self.requests.take(reply, reply_len, body, body_len, now_ns, -1):
-            pending = self.backlog.size(self.core.visible)
+            pending = self.cursor.size(self.readers.visible)
             pending += len(self.redelivery.queued)
             self.requests.take(reply, reply_len, body, body_len, now_ns, pending)
         return 0
@@ -380,7 +380,7 @@ cdef class ConsumerEngine(ConsumerInput):
         while acks.released_head < acks.released_tail and told < TOLD_PER_SLICE:
             acks.released_head += 1
             told += 1
-            self.core.acked(self, acks.released[acks.released_head - 1])
+            self.readers.acked(self, acks.released[acks.released_head - 1])
         if acks.released_head == acks.released_tail:
             acks.released_head = acks.released_tail = 0
         return acks.released_tail > 0
@@ -398,9 +398,9 @@ cdef class ConsumerEngine(ConsumerInput):
         return self.confirmations.serve(CONFIRMED_PER_SLICE) or len(self.requests.answers) > 0
 
     cdef uint64_t last_read(self) noexcept:
-        if self.backlog.start_count or self.keyed is not None:
+        if self.cursor.start_count or self.keyed is not None:
             return self.tracker.delivered_stream
-        return self.backlog.next - 1
+        return self.cursor.next - 1
 
     cdef int serve_deadlines(self, int64_t now_ns) except -1:
         if self.requests.due_ns and now_ns >= self.requests.due_ns:
@@ -441,14 +441,14 @@ cdef class ConsumerEngine(ConsumerInput):
             if due[at] and (earliest == 0 or due[at] < earliest):
                 earliest = due[at]
         if earliest and (self.due_ns == 0 or earliest < self.due_ns):
-            self.core.scheduler.set_deadline(self, earliest)
+            self.readers.scheduler.set_deadline(self, earliest)
         return 0
 
     # Delivering
 
     cdef bint deliver_some(self, int64_t now_ns) except? -1:
         cdef int left = MESSAGES_PER_SLICE
-        cdef int64_t bytes_before = self.outlet.counters.out_bytes
+        cdef int64_t bytes_before = self.publisher.counters.out_bytes
         cdef Step step = SENT
         if self.paused_until_ns:
             if now_ns < self.paused_until_ns:
@@ -457,9 +457,9 @@ cdef class ConsumerEngine(ConsumerInput):
         if self.fetching is not None or now_ns < self.hold_until_ns:
             return False
         self.hold_until_ns = self.resume_ns = 0
-        if self.backlog.is_counting and not self.count_some():
+        if self.cursor.is_counting and not self.count_some():
             return self.fetching is None and self.hold_until_ns == 0
-        self.pending = self.backlog.size(self.core.visible)
+        self.pending = self.cursor.size(self.readers.visible)
         while left > 0:
             step = self.step(now_ns)
             if step != SENT:
@@ -467,7 +467,7 @@ cdef class ConsumerEngine(ConsumerInput):
             left -= 1
             if self.requests.groups is not None:
                 left -= self.requests.groups.looks()
-            if self.outlet.counters.out_bytes - bytes_before > BYTES_PER_SLICE:
+            if self.publisher.counters.out_bytes - bytes_before > BYTES_PER_SLICE:
                 break
         return True
 
@@ -487,7 +487,7 @@ cdef class ConsumerEngine(ConsumerInput):
             return self.redeliver(sequence, now_ns)
         if 0 < self.max_ack_pending <= self.tracker.pending_count:
             return ACKS_AWAITED
-        outcome = self.backlog.find(self.core.visible, &sequence)
+        outcome = self.cursor.find(self.readers.visible, &sequence)
         if outcome == DONE:
             return self.deliver_new(sequence, now_ns)
         if outcome == NEEDS_BLOCK:
@@ -517,7 +517,7 @@ cdef class ConsumerEngine(ConsumerInput):
         cdef RecordView view
         cdef Outcome outcome = self.look(sequence, &view)
         if outcome == GONE:
-            self.backlog.passed(sequence)
+            self.cursor.passed(sequence)
             self.pending -= 1
             return SENT
         if outcome == NEEDS_BLOCK:
@@ -526,7 +526,7 @@ cdef class ConsumerEngine(ConsumerInput):
 
     cdef Outcome look(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK:
         """View a message. GONE: it is removed or damaged. NEEDS_BLOCK: it is being fetched."""
-        cdef Outcome outcome = self.backlog.look(sequence, view)
+        cdef Outcome outcome = self.cursor.look(sequence, view)
         if outcome == NEEDS_BLOCK:
             self.fetch(self.log.wanted)
         return outcome
@@ -555,7 +555,7 @@ cdef class ConsumerEngine(ConsumerInput):
         if due_ns:
             self.resume_ns = due_ns
             return LATER
-        if not self.outlet.send(
+        if not self.publisher.send(
             to, out.subject, out.subject_len, out.reply, out.reply_len, out.headers,
             out.headers_len, out.data, out.data_len,
         ):
@@ -565,7 +565,7 @@ cdef class ConsumerEngine(ConsumerInput):
             self.requests.drop_head()
             return SENT
         self.sent(view, count, size, now_ns)
-        if self.outlet.is_congested:
+        if self.publisher.is_congested:
             self.hold_until_ns = now_ns + CONGESTED_NS
             return LATER
         return SENT
@@ -598,7 +598,7 @@ cdef class ConsumerEngine(ConsumerInput):
         if self.replay.is_on:
             self.replay.sent(view)
         if count == 1:
-            self.backlog.passed(sequence)
+            self.cursor.passed(sequence)
             self.pending -= 1
         else:
             self.redelivery.dequeue(sequence)
@@ -621,12 +621,12 @@ cdef class ConsumerEngine(ConsumerInput):
         """End the deliveries of this slice. True: there is other work."""
         if step == READ_ALL:
             if self.paused_until_ns == 0:
-                self.core.await_more(self)
-                self.replay.read_before(self.backlog.next)
+                self.readers.await_more(self)
+                self.replay.read_before(self.cursor.next)
             if self.requests.no_wait_count:
                 self.sweep_requests(now_ns, True)
         elif step == NOBODY and self.requests.groups is not None:
-            self.core.await_more(self)      # more pending messages may make a request eligible
+            self.readers.await_more(self)      # more pending messages may make a request eligible
         elif step == ACKS_AWAITED and now_ns - self.lost_checked_ns >= LOST_CHECK_NS:
             if not self.is_filtered and self.acks.lose_inside(self.log, LOST_PER_SLICE):
                 return True
@@ -639,21 +639,21 @@ cdef class ConsumerEngine(ConsumerInput):
     cdef bint count_some(self) except? -1:
         """Count for a slice. True: everything is counted."""
         try:
-            return self.backlog.count_some(self.core.visible, COUNT_BUDGET)
+            return self.cursor.count_some(self.readers.visible, COUNT_BUDGET)
         except ColdBlock as cold:
             self.fetch(cold.block)
             return False
 
     cdef int fetch(self, MsgBlock block) except -1:
         if self.fetching is None:
-            self.fetching = self.core.scheduler.reactor.loop.create_task(self._fetch(block))
+            self.fetching = self.readers.scheduler.reactor.loop.create_task(self._fetch(block))
         return 0
 
     async def _fetch(self, block) -> None:
         try:
-            await self.core.store.fetch(block)
+            await self.readers.store.fetch(block)
         except StoreError:      # the store has logged it
-            self.hold_until_ns = self.core.scheduler.now() + FETCH_AGAIN_NS
+            self.hold_until_ns = self.readers.scheduler.now() + FETCH_AGAIN_NS
         finally:
             self.fetching = None
             self.wake()
@@ -662,10 +662,10 @@ cdef class ConsumerEngine(ConsumerInput):
 
     async def counted(self) -> None:
         """Return once `num_pending` is exact, or a block that it needs cannot be read now."""
-        while self.backlog.is_counting and not self.is_stopped:
+        while self.cursor.is_counting and not self.is_stopped:
             if self.fetching is not None:
                 await asyncio.wait([self.fetching])
-                if self.core.scheduler.now() < self.hold_until_ns < NOT_DUE:
+                if self.readers.scheduler.now() < self.hold_until_ns < NOT_DUE:
                     return
             elif not self.count_some():
                 await asyncio.sleep(0)
@@ -673,7 +673,7 @@ cdef class ConsumerEngine(ConsumerInput):
     def check_requests(self) -> None:
         """Drop requests that are over, or whose inbox has no subscriber."""
         if not self.is_running and not self.is_stopped:
-            self.sweep_requests(self.core.scheduler.now(), False)
+            self.sweep_requests(self.readers.scheduler.now(), False)
 
     def delivered(self) -> SequencePair:
         """Return the sequences of the last delivery."""
@@ -693,7 +693,7 @@ cdef class ConsumerEngine(ConsumerInput):
         self.acks.lose_front(self.log, LOST_PER_SLICE)
         if not self.is_filtered:
             self.acks.lose_inside(self.log, LOST_PER_SLICE)
-        self.note_acked(self.core.scheduler.now())
+        self.note_acked(self.readers.scheduler.now())
         if self.tracker.pending_count < before:
             self.wake()
         return 0
@@ -734,17 +734,17 @@ cdef class ConsumerEngine(ConsumerInput):
     @property
     def next_sequence(self) -> int:
         """First sequence that was not read yet."""
-        return self.backlog.next
+        return self.cursor.next
 
     @property
     def is_counting(self) -> bool:
         """Whether `num_pending` is not exact yet."""
-        return self.backlog.is_counting
+        return self.cursor.is_counting
 
     @property
     def num_pending(self) -> int:
         """Visible messages not delivered yet."""
-        return self.backlog.size(self.core.visible)
+        return self.cursor.size(self.readers.visible)
 
     @property
     def num_waiting(self) -> int:
@@ -788,4 +788,4 @@ cdef class ConsumerEngine(ConsumerInput):
     @property
     def memory_bytes(self) -> int:
         """Bytes of the engine, without those of the tracker."""
-        return self.backlog.memory_bytes + self.redelivery.num_hints * 16
+        return self.cursor.memory_bytes + self.redelivery.num_hints * 16

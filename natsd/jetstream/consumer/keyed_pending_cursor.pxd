@@ -1,4 +1,4 @@
-"""A backlog that gives out one message of each key at a time; see keyed_pending_cursor.pyx."""
+"""A cursor that gives out one message of each key at a time; see keyed_pending_cursor.pyx."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 

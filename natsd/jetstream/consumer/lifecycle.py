@@ -135,8 +135,8 @@ async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
     start = await find_start(
         config,
         stream.store,
-        stream.core.log,
-        stream.core.visible,
+        stream.readers.log,
+        stream.readers.visible,
         max_msgs_per_subject=stream.config.max_msgs_per_subject,
     )
     created_ns = stream.jetstream.scheduler.now_ns()
@@ -147,11 +147,11 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
     """Create the decided consumer; it is on disk on return. Raises ApiError if the disk is full."""
     # raises before anything is made if they cannot be built
     engine_settings(new.config, stream.config)
-    wanted = await run_cooperatively(stream.core.list_filters(filters_of(new.config)))
+    wanted = await run_cooperatively(stream.readers.list_filters(filters_of(new.config)))
     try:
         consumer = await _make(stream, new, wanted)
     except BaseException:
-        stream.core.unlist(wanted)
+        stream.readers.unlist(wanted)
         raise
     stream.consumers[new.name] = consumer
     try:
@@ -257,11 +257,11 @@ async def _bring_back(stream: "Stream", found: FoundConsumer, asset: ConsumerAss
     store, start = await _open_files(stream, found, asset)
     wanted: ReaderFilters | None = None
     try:
-        wanted = await run_cooperatively(stream.core.list_filters(filters_of(asset.config)))
+        wanted = await run_cooperatively(stream.readers.list_filters(filters_of(asset.config)))
         consumer = Consumer(stream, found.name, asset, store, found.directory, wanted)
     except BaseException:
         if wanted is not None:
-            stream.core.unlist(wanted)
+            stream.readers.unlist(wanted)
         await store.close()
         raise
     try:
@@ -303,12 +303,12 @@ async def _open_files(
     if await volume.read(volume.disk.exists, state):
         aside = await volume.read(files.set_state_aside, volume.disk, state)
         _logger.error("JetStream: the state of %s is set aside as %s", found.name, aside)
-    core = stream.core
-    end = min(await stream.store.sequence_at(asset.created) - 1, core.visible)
+    readers = stream.readers
+    end = min(await stream.store.sequence_at(asset.created) - 1, readers.visible)
     start = await find_start(
         asset.config,
         stream.store,
-        core.log,
+        readers.log,
         end,
         max_msgs_per_subject=stream.config.max_msgs_per_subject,
     )
@@ -326,10 +326,10 @@ def _report(consumer: Consumer, store: ConsumerStore) -> None:
 
 def _fit(consumer: Consumer) -> None:
     """Cut back what the consumer knows of messages that the stream does not have."""
-    core, store = consumer.stream.core, consumer.store
+    readers, store = consumer.stream.readers, consumer.store
     if _is_yet_to_begin(consumer):
         return
-    fitting = cut_back(store.state(), core.log.last_sequence, core.log.has)
+    fitting = cut_back(store.state(), readers.log.last_sequence, readers.log.has)
     for change in fitting.changes:
         _logger.warning("JetStream: %s: %s", consumer, change)
     if fitting.changes:
@@ -344,12 +344,12 @@ def _is_yet_to_begin(consumer: Consumer) -> bool:
 
 
 async def _continued(consumer: Consumer, resume: int) -> StartPosition:
-    core = consumer.stream.core
+    readers = consumer.stream.readers
     return await find_continued(
         filters_of(consumer.config),
-        core.store,
-        core.log,
-        core.visible,
+        readers.store,
+        readers.log,
+        readers.visible,
         delivered=consumer.store.tracker.delivered_stream,
         resume=resume,
     )

@@ -2,7 +2,7 @@
 
 Promise
 - While there is one, no message is removed for lack of interest, and no published message is
-  dropped for it: the messages that such a consumer still needs are not known. For the core it is
+  dropped for it: the messages that such a consumer still needs are not known. For the readers it is
   one more reader that wants everything and acknowledges nothing.
 - An offline consumer keeps its name and its files until it is deleted or can be served again.
 """
@@ -33,19 +33,19 @@ class _Holding:
 class OfflineConsumers:
     """The offline consumers of one stream."""
 
-    def __init__(self, core: StreamReaders) -> None:
-        self._core = core
+    def __init__(self, readers: StreamReaders) -> None:
+        self._readers = readers
         self._holder = CallbackReader(_Holding())
         self.reasons: dict[str, str] = {}
 
     def add(self, name: str, reason: str) -> None:
         """Note that a consumer cannot be served; from now on every message is kept."""
         if not self.reasons:
-            self._core.add_reader(self._holder)
+            self._readers.add_reader(self._holder)
         self.reasons[name] = reason
 
     def remove(self, name: str) -> None:
         """Note that a consumer is gone for good."""
         del self.reasons[name]
         if not self.reasons:
-            self._core.remove_reader(self._holder)
+            self._readers.remove_reader(self._holder)

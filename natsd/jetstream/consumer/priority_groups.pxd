@@ -20,7 +20,7 @@ cdef enum Turn:                 # what happens to a request at the next message
 
 cdef class PriorityGroups:
     cdef readonly int policy
-    cdef AccountPublisher outlet
+    cdef AccountPublisher publisher
     cdef object events
     cdef tuple names            # names of the groups, as bytes
     cdef int64_t timeout_ns

@@ -44,18 +44,18 @@ cdef inline bint is_text(bytes text, const char* other, Py_ssize_t length) noexc
     return len(text) == length and memcmp(<const char*> text, other, length) == 0
 
 
-cdef bytes new_pin_id(AccountPublisher outlet):
+cdef bytes new_pin_id(AccountPublisher publisher):
     cdef bytearray drawn = bytearray()
     cdef uint64_t at
     for _ in range(PIN_BYTES):
-        at = outlet.reactor.random(CHARS_COUNT)
+        at = publisher.reactor.random(CHARS_COUNT)
         drawn.append(CHARS[at])
     return bytes(drawn)
 
 
 cdef class PriorityGroups:
-    def __cinit__(self, AccountPublisher outlet not None, events, int policy):
-        self.outlet = outlet
+    def __cinit__(self, AccountPublisher publisher not None, events, int policy):
+        self.publisher = publisher
         self.events = events
         self.policy = policy
         self.pin_id = b""
@@ -138,7 +138,7 @@ cdef class PriorityGroups:
         self.pins += 1
         request.pin = self.pin = self.pins
         request.rank = self.rank_of(request)
-        self.pin_id = new_pin_id(self.outlet)
+        self.pin_id = new_pin_id(self.publisher)
         self.pin_line = b"Nats-Pin-Id: " + self.pin_id + b"\r\n"
         self.pinned_group = request.group
         self.pinned_ns = now_ns
@@ -146,7 +146,7 @@ cdef class PriorityGroups:
         try:
             self.events.pinned(self.name_of(request.group), self.pin_id.decode())
         except Exception:
-            self.outlet.reactor.log_failure(NOT_TOLD)
+            self.publisher.reactor.log_failure(NOT_TOLD)
         return 0
 
     # The end of a pin
@@ -163,5 +163,5 @@ cdef class PriorityGroups:
         try:
             self.events.unpinned(group, reason)
         except Exception:
-            self.outlet.reactor.log_failure(NOT_TOLD)
+            self.publisher.reactor.log_failure(NOT_TOLD)
         return 0

@@ -6,7 +6,7 @@ from natsd.core.network cimport AccountPublisher
 
 
 cdef class PullRequests:
-    cdef AccountPublisher outlet
+    cdef AccountPublisher publisher
     cdef Request* head
     cdef Request* tail
     cdef readonly int64_t count

@@ -47,8 +47,8 @@ cdef bytes status_block(str status):
 
 
 cdef class PullRequests:
-    def __cinit__(self, AccountPublisher outlet not None):
-        self.outlet = outlet
+    def __cinit__(self, AccountPublisher publisher not None):
+        self.publisher = publisher
         self.answers = []
 
     def __dealloc__(self):
@@ -77,7 +77,7 @@ cdef class PullRequests:
             return 0
         self.groups = None
         if policy != NO_POLICY:
-            self.groups = PriorityGroups(self.outlet, events, policy)
+            self.groups = PriorityGroups(self.publisher, events, policy)
         self.head = self.tail = NULL
         while request != NULL:
             following = request.next
@@ -280,7 +280,7 @@ cdef class PullRequests:
         if request.to == NULL or (
             request.slice != self.slice and not (<MatchResult> request.to).live
         ):
-            to = self.outlet.resolve(request.reply, request.reply_len)
+            to = self.publisher.resolve(request.reply, request.reply_len)
             Py_INCREF(to)
             Py_XDECREF(request.to)
             request.to = <PyObject*> to
@@ -327,8 +327,8 @@ cdef class PullRequests:
     # Ends of requests
 
     cdef int tell(self, Request* request, bytes block) except -1:
-        cdef MatchResult to = self.outlet.resolve(request.reply, request.reply_len)
-        self.outlet.send(
+        cdef MatchResult to = self.publisher.resolve(request.reply, request.reply_len)
+        self.publisher.send(
             to, request.reply, request.reply_len, NULL, 0, block, len(block), b"", 0
         )
         return 0
@@ -411,8 +411,8 @@ cdef class PullRequests:
         if not self.answers:
             return 0
         for reply, block in self.answers[:most]:
-            to = self.outlet.resolve(reply, len(reply))
-            self.outlet.send(to, reply, len(reply), NULL, 0, block, len(block), b"", 0)
+            to = self.publisher.resolve(reply, len(reply))
+            self.publisher.send(to, reply, len(reply), NULL, 0, block, len(block), b"", 0)
         del self.answers[:most]
         return 0
 

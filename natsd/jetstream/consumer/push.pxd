@@ -7,7 +7,7 @@ from natsd.core.routing cimport MatchResult
 
 
 cdef class PushSubject:
-    cdef AccountPublisher outlet
+    cdef AccountPublisher publisher
     cdef bytes subject          # None: a pull consumer
     cdef bytes control_prefix   # "$JS.FC.<stream>.<consumer>."
     cdef MatchResult to

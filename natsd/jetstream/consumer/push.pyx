@@ -30,8 +30,8 @@ cdef bytes FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 
 
 cdef class PushSubject:
-    def __cinit__(self, AccountPublisher outlet not None):
-        self.outlet = outlet
+    def __cinit__(self, AccountPublisher publisher not None):
+        self.publisher = publisher
 
     cdef int configure(self, str stream, str name, settings, int64_t now_ns) except -1:
         subject = settings.deliver_subject
@@ -55,7 +55,7 @@ cdef class PushSubject:
 
     cdef MatchResult listeners(self, uint64_t slice):
         if self.to is None or slice != self.slice and not self.to.live:
-            self.to = self.outlet.resolve(self.subject, len(self.subject))
+            self.to = self.publisher.resolve(self.subject, len(self.subject))
         self.slice = slice
         return self.to if self.to.plain_count or self.to.queue_count else None
 
@@ -97,7 +97,7 @@ cdef class PushSubject:
         return False
 
     cdef int ask_control(self) except -1:
-        cdef uint64_t drawn = self.outlet.reactor.random(CONTROL_TAGS)
+        cdef uint64_t drawn = self.publisher.reactor.random(CONTROL_TAGS)
         cdef bytearray tag = bytearray()
         for _ in range(CONTROL_CHARS):
             tag.append(CHARS[drawn % 62])
@@ -133,8 +133,8 @@ cdef class PushSubject:
         ).encode() + stalled + b"\r\n", b"")
 
     cdef int send_block(self, bytes block, bytes reply) except -1:
-        cdef MatchResult to = self.outlet.resolve(self.subject, len(self.subject))
-        self.outlet.send(
+        cdef MatchResult to = self.publisher.resolve(self.subject, len(self.subject))
+        self.publisher.send(
             to, self.subject, len(self.subject), reply, len(reply), block, len(block), b"", 0
         )
         return 0

@@ -106,7 +106,7 @@ class StreamSnapshotRequest(Model):
 
 
 class StreamRestoreRequest(Model):
-    """Request for a restore: configuration and state of the archived stream."""
+    """Request for a restore: configuration and state of the stream of the snapshot."""
 
     go_name = "JSApiStreamRestoreRequest"
     config: StreamConfig = StreamConfig()

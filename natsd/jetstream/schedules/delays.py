@@ -77,13 +77,15 @@ class DelayedEntry:
 class Delays:
     """Delayed messages of one stream; `begin` finds those that wait already."""
 
-    def __init__(self, core: StreamReaders, ingest: Ingest, store: LogStore, usage: Usage) -> None:
-        self._core = core
+    def __init__(
+        self, readers: StreamReaders, ingest: Ingest, store: LogStore, usage: Usage
+    ) -> None:
+        self._readers = readers
         self._ingest = ingest
         self._store = store
         self._usage = usage
         self._is_memory = isinstance(store, MemStore)
-        self._alarm = Alarm(core.scheduler, self._due)
+        self._alarm = Alarm(readers.scheduler, self._due)
         self._waiting: dict[int, DelayedEntry] = {}  # by acknowledged sequence
         self._heap: list[DelayedEntry] = []  # durable entries, the earliest first; some may be gone
         self._unsaved: deque[tuple[DelayedEntry, bytes]] = (
@@ -126,10 +128,10 @@ class Delays:
         except MessageNotFound:
             return
         await self._find_ids(await self._store.sequence_at(since_ns + 1))
-        behind = self._sequence_of(last.headers) - self._core.log.last_sequence
+        behind = self._sequence_of(last.headers) - self._readers.log.last_sequence
         if behind > 0:
-            self._core.store.skip(behind)
-            await self._core.store.synced()
+            self._readers.store.skip(behind)
+            await self._readers.store.synced()
 
     async def _find_ids(self, number: int) -> None:
         while batch := await self._read(number):
@@ -177,7 +179,7 @@ class Delays:
 
     def has_room(self, size: int) -> bool:
         """Return whether there is room for one more message of `size` bytes."""
-        log, bytes_max = self._store.log, self._core.log.limits.max_bytes
+        log, bytes_max = self._store.log, self._readers.log.limits.max_bytes
         has_bytes = bytes_max <= 0 or log.live_bytes + size <= bytes_max
         return has_bytes and len(self._waiting) < WAITING_MAX
 
@@ -189,7 +191,7 @@ class Delays:
         Return whether its acknowledgement must wait for the disk. Raises StoreError.
         """
         at_ns = due_ns(header_value(headers, DELAY) or b"", time_ns)
-        mark = f"{self._core.name} {sequence}".encode("utf-8", "surrogateescape")
+        mark = f"{self._readers.name} {sequence}".encode("utf-8", "surrogateescape")
         headers = with_header(without_headers(headers, _MARK), DELAYED, mark)
         number = self._store.append(subject, headers, data, time_ns)
         entry = DelayedEntry(at_ns, sequence, number)
@@ -222,7 +224,7 @@ class Delays:
         self._unsaved = deque(each for each in self._unsaved if each[0].sequence <= durable)
         self._gone.update(self._waiting.pop(sequence).number for sequence in late)
         if late:
-            self._wake(self._core.scheduler.now_ns() + RETRY_NS)
+            self._wake(self._readers.scheduler.now_ns() + RETRY_NS)
 
     # Listener of the store of entries
 
@@ -386,14 +388,14 @@ class Delays:
                 sequence = self._publish_one(entry, message, is_first=not copies)
                 if sequence:
                     copies.append((entry, sequence))
-            await self._core.store.synced()
+            await self._readers.store.synced()
         except (OwnMessageRefused, StoreError) as caught:
             error = caught
             self._say(caught)
         try:
             await self._settle(due, copies)
         finally:
-            self._core.hide_from(0)
+            self._readers.hide_from(0)
         self._is_said = self._is_said and error is not None
         return error is None
 
@@ -413,7 +415,7 @@ class Delays:
         if message is None or self._waiting.get(entry.sequence) is not entry:
             return 0
         if is_first:
-            self._core.hide_from(self._core.log.last_sequence + 1)
+            self._readers.hide_from(self._readers.log.last_sequence + 1)
         sequence = self._ingest.store_own(
             message.subject.encode("utf-8", "surrogateescape"),
             without_headers(message.headers or b"", _DELAY),
@@ -429,7 +431,7 @@ class Delays:
         self, due: list[DelayedEntry], copies: list[tuple[DelayedEntry, int]]
     ) -> None:
         """Remove the entries whose copies are durable, requeue the others. Raises StoreError."""
-        durable = self._core.store.durable_sequence
+        durable = self._readers.store.durable_sequence
         done = [entry for entry, sequence in copies if sequence <= durable]
         for entry, sequence in copies:
             if sequence > durable:  # the stream has rolled it back
@@ -447,7 +449,7 @@ class Delays:
         if not self._is_said:
             self._is_said = True
             text = "JetStream: stream %s: delayed messages wait: %s"
-            _logger.warning(text, self._core.name, error)
+            _logger.warning(text, self._readers.name, error)
 
     # Recovery
 
@@ -483,12 +485,12 @@ class Delays:
 
     async def _drop_published(self) -> None:
         """Remove due entries whose copies exist, which a crash left."""
-        log, now_ns = self._core.log, self._core.scheduler.now_ns()
+        log, now_ns = self._readers.log, self._readers.scheduler.now_ns()
         due = [entry for entry in self._heap if entry.due_ns <= now_ns]
         if not due:
             return
         upto = log.last_sequence
-        since = await self._core.store.sequence_at(min(due).due_ns)
+        since = await self._readers.store.sequence_at(min(due).due_ns)
         sequence = max(1, min(since, upto - LOOKED_BACK_MIN))
         published: list[int] = []
         while sequence <= upto:
@@ -496,7 +498,7 @@ class Delays:
             try:
                 sequence, _ = find_messages(log, sequence, upto, OF_DELAYS, found)
             except ColdBlock as cold:
-                await self._core.store.fetch(cold.block)
+                await self._readers.store.fetch(cold.block)
                 continue
             for copy, _, headers, _ in found:
                 entry = self._waiting.get(self._sequence_of(headers))
@@ -508,7 +510,7 @@ class Delays:
             await self._remove(published)
 
     def _sequence_of(self, headers: bytes | None) -> int:
-        return delayed_sequence(self._core.name, headers)
+        return delayed_sequence(self._readers.name, headers)
 
 
 _MARK: Final = f"{DELAYED}:".encode()

@@ -49,8 +49,8 @@ class ScheduledMessages:
         self._jetstream = stream.jetstream
         self._stream = stream
         self._known = known
-        self.schedules = Schedules(stream.core, stream.ingest)
-        self.delays = delays
+        self.schedules = Schedules(stream.readers, stream.ingest)
+        self.delays: Delays = delays
         stream.ingest.scheduled.schedules = self.schedules
         stream.ingest.scheduled.delays = delays
 
@@ -60,7 +60,7 @@ class ScheduledMessages:
         volume = stream.jetstream.volume
         store = await open_delayed_store(stream.account, stream.config)
         usage = stream.account.tiers.of(stream.config.num_replicas).usage
-        delays = Delays(stream.core, stream.ingest, store, usage)
+        delays = Delays(stream.readers, stream.ingest, store, usage)
         now_ns = stream.jetstream.scheduler.now_ns()
         known = KnownSchedules()
         try:
@@ -109,7 +109,7 @@ class ScheduledMessages:
         if not (self._stream.is_filed and len(self.delays)):
             return await purge_stream() + await self._purge_delays(pattern)
         jetstream, directory = self._jetstream, self._stream.directory
-        last = self._stream.core.log.last_sequence
+        last = self._stream.readers.log.last_sequence
         decided = DecidedPurge(last, self.delays.last_entry, pattern)
         try:
             await jetstream.volume.read(leave_purge, jetstream.vault, directory, decided)
@@ -143,6 +143,6 @@ async def _complete(stream: "Stream", delays: Delays, decided: DecidedPurge) -> 
     upto = decided.last_sequence + 1
     await stream.store.purge(pattern=decided.pattern or None, up_to_sequence=upto)
     await stream.store.synced()
-    stream.core.durable(stream.store.durable_sequence)
+    stream.readers.durable(stream.store.durable_sequence)
     if decided.last_entry:
         await delays.purge(decided.pattern, decided.last_entry)

@@ -87,10 +87,10 @@ class _Fired:
 class Schedules:
     """Schedules of one stream; `begin` finds the existing ones."""
 
-    def __init__(self, core: StreamReaders, ingest: Ingest) -> None:
-        self._core = core
+    def __init__(self, readers: StreamReaders, ingest: Ingest) -> None:
+        self._readers = readers
         self._ingest = ingest
-        self._alarm = Alarm(core.scheduler, self._due)
+        self._alarm = Alarm(readers.scheduler, self._due)
         self._table: dict[bytes, Schedule] = {}  # by subject
         self._heap: list[tuple[int, int, bytes]] = []  # (due_ns, sequence, subject)
         self._noted: deque[tuple[int, bytes, bytes, int]] = deque()  # not durable yet
@@ -115,7 +115,7 @@ class Schedules:
 
     def begin(self, known: KnownSchedules) -> None:
         """Find the existing schedules, and fire them when they are due."""
-        upto = self._core.log.last_sequence  # in a promoted mirror some may not be durable yet
+        upto = self._readers.log.last_sequence  # in a promoted mirror some may not be durable yet
         if known.upto > upto:
             known = KnownSchedules()
         self._work = asyncio.get_running_loop().create_task(self._find(known, upto))
@@ -130,8 +130,8 @@ class Schedules:
 
     def encode(self) -> Steps[bytearray]:
         """Encode the content of `schedules.db`, in steps; called after `close`."""
-        self.settle(self._core.visible)
-        return encode_schedules(self._core.visible, list(self._table.values()))
+        self.settle(self._readers.visible)
+        return encode_schedules(self._readers.visible, list(self._table.values()))
 
     # Calls from the ingest
 
@@ -158,7 +158,7 @@ class Schedules:
         """
         while self._noted and self._noted[-1][0] > durable:
             self._noted.pop()
-        again_ns = self._core.scheduler.now_ns() + RETRY_NS
+        again_ns = self._readers.scheduler.now_ns() + RETRY_NS
         while self._fired and self._fired[-1].product > durable:
             self._push(again_ns, self._fired.pop().schedule)
         self._wake()
@@ -190,7 +190,7 @@ class Schedules:
             return
         self._table[schedule.subject] = schedule
         self._push(schedule.at_ns, schedule)
-        if len(self._table) > 2 * self._core.log.subjects.count + SPARE:
+        if len(self._table) > 2 * self._readers.log.subjects.count + SPARE:
             self._sweep()
 
     def _sweep(self) -> None:
@@ -198,7 +198,7 @@ class Schedules:
 
         At least half of the table is stale then, so the cost is spread over as many removals.
         """
-        has = self._core.log.has
+        has = self._readers.log.has
         gone = [each for each in self._table.values() if not has(each.sequence)]
         for schedule in gone:
             del self._table[schedule.subject]
@@ -231,7 +231,7 @@ class Schedules:
 
     def _wake(self) -> None:
         if self._is_open and self._heap and (self._work is None or self._work.done()):
-            now_ns = self._core.scheduler.now_ns()
+            now_ns = self._readers.scheduler.now_ns()
             self._alarm.set(max(self._heap[0][0], now_ns + PAUSE_NS))
 
     def _due(self, now_ns: int) -> None:
@@ -257,7 +257,7 @@ class Schedules:
         # No await from here on: nothing may change between the check and the append.
         if self._table.get(schedule.subject) is not schedule:
             return
-        if message is None or content is None or not self._core.log.has(schedule.sequence):
+        if message is None or content is None or not self._readers.log.has(schedule.sequence):
             del self._table[schedule.subject]
             return
         try:
@@ -291,8 +291,8 @@ class Schedules:
             schedule.is_said = True
             name = schedule.subject.decode("utf-8", "replace")
             text = "JetStream: stream %s: the schedule %s waits: %s"
-            _logger.warning(text, self._core.name, name, error)
-        self._push(self._core.scheduler.now_ns() + RETRY_NS, schedule)
+            _logger.warning(text, self._readers.name, name, error)
+        self._push(self._readers.scheduler.now_ns() + RETRY_NS, schedule)
 
     async def _message_of(self, schedule: Schedule) -> StoredMessage | None:
         """Return the schedule's message if it is still a schedule. Raises StoreError."""
@@ -301,7 +301,7 @@ class Schedules:
             if last.sequence != schedule.sequence:
                 if not header_value(last.headers or b"", SCHEDULER):
                     return None
-                last = await self._core.store.load(schedule.sequence)
+                last = await self._readers.store.load(schedule.sequence)
         except MessageNotFound:
             return None
         return last if header_value(last.headers or b"", SCHEDULE) else None
@@ -317,9 +317,9 @@ class Schedules:
             return message
 
     async def _last(self, subject: str) -> StoredMessage:
-        found = self._core.store.load_last_cached(subject)
+        found = self._readers.store.load_last_cached(subject)
         if found is None:
-            found = await self._core.store.load_last(subject)
+            found = await self._readers.store.load_last(subject)
         assert isinstance(found, StoredMessage)
         return found
 
@@ -337,7 +337,7 @@ class Schedules:
         self._wake()
 
     async def _look(self, known: int, upto: int) -> None:
-        log, sequence, seen = self._core.log, known + 1, 0
+        log, sequence, seen = self._readers.log, known + 1, 0
         try:
             while sequence <= upto:
                 found: list[tuple[int, bytes, bytes, int]] = []
@@ -345,16 +345,16 @@ class Schedules:
                     sequence, count = find_messages(log, sequence, upto, OF_SCHEDULES, found)
                 except ColdBlock as cold:
                     with contextlib.suppress(StoreUnavailable):  # the next try waits for it
-                        await self._core.store.fetch(cold.block)
+                        await self._readers.store.fetch(cold.block)
                     continue
                 seen += count
                 for each in found:
                     self._found(*each)
                 await asyncio.sleep(0)
         except StoreError as error:
-            _logger.error("JetStream: stream %s: schedules: %s", self._core.name, error)
+            _logger.error("JetStream: stream %s: schedules: %s", self._readers.name, error)
         if seen < upto - known:
-            now_ns = self._core.scheduler.now_ns()
+            now_ns = self._readers.scheduler.now_ns()
             for schedule in self._table.values():
                 schedule.is_doubtful = schedule.sequence <= upto and schedule.at_ns <= now_ns
 

@@ -237,8 +237,8 @@ cdef class Receiver(Actor):
         if not self.has_caught_up:
             self.has_caught_up = delivery.pending < CAUGHT_UP_MAX
         self.stream.scheduler.submit(ingest)
-        if ingest.backlog.pressure() != ROOM:
-            self.stream.scheduler.reactor.congested = ingest.backlog
+        if ingest.backpressure.pressure() != ROOM:
+            self.stream.scheduler.reactor.congested = ingest.backpressure
         return 1
 
     cdef bytes admit(self, Entry* entry, PublishHeaders* found):
@@ -308,7 +308,7 @@ cdef class Receiver(Actor):
         """Skip sequences at which the origin has no message."""
         self.log.skip_raw(count)
         if self.log.is_undoable:
-            self.ingest.backlog.note(self.log.edges.last, 0)
+            self.ingest.backpressure.note(self.log.edges.last, 0)
         return 0
 
     # Subject and headers of the stored message
@@ -401,8 +401,8 @@ cdef class Receiver(Actor):
             f"{LAST_STREAM}: {self.control_sequence}\r\n\r\n"
         ).encode()
         self.control = None
-        self.stream.outlet.send(
-            self.stream.outlet.resolve(reply, len(reply)), reply, len(reply), NULL, 0, headers,
+        self.stream.publisher.send(
+            self.stream.publisher.resolve(reply, len(reply)), reply, len(reply), NULL, 0, headers,
             len(headers), b"", 0,
         )
         return 0

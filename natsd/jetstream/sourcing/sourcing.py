@@ -79,7 +79,7 @@ class Sourcing:
         if self._has_ended:
             return
         self._is_open = True
-        if self.stream.core.log.last_sequence:
+        if self.stream.readers.log.last_sequence:
             self._stood_before = {index_name(each) for each in self.stream.config.sources}
         yield from self.configure(self.stream.config)
 
@@ -192,7 +192,7 @@ class Sourcing:
 
         Raises StoreError.
         """
-        log, source = self.stream.core.log, link.origin.source
+        log, source = self.stream.readers.log, link.origin.source
         if link.origin.is_mirror:
             last = log.last_sequence
             return last, OriginStart(last + 1) if last else first_start(source)
@@ -265,11 +265,11 @@ class Sourcing:
             positions = self._positions()
             if self._was_ended or positions is None or positions == self._kept:
                 return
-            core, volume = self.stream.core, self.stream.jetstream.volume
-            rollbacks = core.rollbacks
+            readers, volume = self.stream.readers, self.stream.jetstream.volume
+            rollbacks = readers.rollbacks
             try:
                 await self.stream.store.synced()
-                if core.rollbacks != rollbacks:
+                if readers.rollbacks != rollbacks:
                     return
                 directory = self.stream.directory
                 await volume.read(keep_positions, self.stream.jetstream.vault, directory, positions)
@@ -292,7 +292,7 @@ class Sourcing:
                 return None
             elif (position := self._found[name]) is not None:
                 sequences[name] = position
-        return Positions(upto=self.stream.core.log.last_sequence, sequences=sequences)
+        return Positions(upto=self.stream.readers.log.last_sequence, sequences=sequences)
 
 
 def origins_of(config: StreamConfig, target: FilledStream) -> Steps[dict[str, Origin]]:

@@ -1,1 +1,1 @@
-"""A stream: its core, the publish path, direct get, and its configuration and files."""
+"""A stream: its readers, the publish path, direct get, and its configuration and files."""

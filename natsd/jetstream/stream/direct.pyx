@@ -40,7 +40,7 @@ cdef class DirectGet(Actor):
     def __init__(self, StreamReaders stream not None, ask):
         self.stream = stream
         self.ask = ask
-        self.answer = DirectAnswer(stream.name, stream.outlet)
+        self.answer = DirectAnswer(stream.name, stream.publisher)
 
     def __dealloc__(self):
         free(self.waiting)
@@ -162,11 +162,11 @@ cdef class DirectGet(Actor):
         return True
 
     cdef int send_not_found(self, const char* reply, uint32_t reply_len) except -1:
-        self.stream.outlet.send(
+        self.stream.publisher.send(
             self.inbox(reply, reply_len), reply, reply_len, NULL, 0,
             NOT_FOUND, len(NOT_FOUND), NULL, 0,
         )
         return 0
 
     cdef MatchResult inbox(self, const char* reply, uint32_t reply_len):
-        return self.stream.outlet.resolve(reply, reply_len)
+        return self.stream.publisher.resolve(reply, reply_len)

@@ -9,7 +9,7 @@ from natsd.store.codec.records cimport RecordView
 
 
 cdef class DirectAnswer:
-    cdef AccountPublisher outlet
+    cdef AccountPublisher publisher
     cdef bytes intro            # the headers up to the value of Nats-Subject
     cdef char* block            # the header block that is being written
     cdef size_t room

@@ -36,8 +36,8 @@ cdef inline char* put_text(char* to, bytes text) noexcept:
 
 
 cdef class DirectAnswer:
-    def __init__(self, str stream not None, AccountPublisher outlet not None):
-        self.outlet = outlet
+    def __init__(self, str stream not None, AccountPublisher publisher not None):
+        self.publisher = publisher
         self.intro = f"Nats-Stream: {stream}\r\nNats-Subject: ".encode()
 
     def __dealloc__(self):
@@ -64,7 +64,7 @@ cdef class DirectAnswer:
             end = put_decimal(put_text(end, PENDING_HEADER), <uint64_t> pending)
             end = put_decimal(put_text(end, LAST), last)
         end = put(end, b"\r\n\r\n", 4)
-        self.outlet.send(
+        self.publisher.send(
             to, reply, reply_len, NULL, 0, self.block, end - self.block, view.data, view.data_len
         )
         return 0
@@ -72,7 +72,7 @@ cdef class DirectAnswer:
     cdef int send_bare(
         self, MatchResult to, const char* reply, Py_ssize_t reply_len, const RecordView* view
     ) except -1:
-        self.outlet.send(to, reply, reply_len, NULL, 0, NULL, 0, view.data, view.data_len)
+        self.publisher.send(to, reply, reply_len, NULL, 0, NULL, 0, view.data, view.data_len)
         return 0
 
     cdef char* make_room(self, size_t need) except NULL:

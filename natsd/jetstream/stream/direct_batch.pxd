@@ -9,7 +9,7 @@ from natsd.store.log.subjects cimport Filter
 
 
 cdef class DirectBatch:
-    cdef StreamReaders core
+    cdef StreamReaders readers
     cdef DirectAnswer answer
     cdef bytes reply
     cdef Filter filter          # None: all messages, or those of the list

@@ -24,12 +24,12 @@ cdef enum:
 
 cdef class DirectBatch:
     def __init__(
-        self, StreamReaders core not None, AccountPublisher outlet not None,
+        self, StreamReaders readers not None, AccountPublisher publisher not None,
         bytes reply not None, *,
         int64_t messages, int64_t bytes_max, int64_t pending, bint is_bare,
     ):
-        self.core = core
-        self.answer = DirectAnswer(core.name, outlet)
+        self.readers = readers
+        self.answer = DirectAnswer(readers.name, publisher)
         self.reply = reply
         self.messages_max = messages
         self.bytes_left = bytes_max
@@ -47,7 +47,7 @@ cdef class DirectBatch:
 
     def send_some(self):
         """Send a slice; return the block to fetch before the next one, or None."""
-        cdef MatchResult to = self.answer.outlet.resolve(self.reply, len(self.reply))
+        cdef MatchResult to = self.answer.publisher.resolve(self.reply, len(self.reply))
         cdef RecordView view
         cdef Outcome outcome
         cdef uint64_t sequence = 0
@@ -65,7 +65,7 @@ cdef class DirectBatch:
             elif outcome == GONE:
                 self.is_done = True
             if outcome == NEEDS_BLOCK:
-                return self.core.log.wanted
+                return self.readers.log.wanted
         return None
 
     cdef Outcome find(self, uint64_t* sequence) except? NEEDS_BLOCK:
@@ -76,24 +76,24 @@ cdef class DirectBatch:
                 return GONE
             sequence[0] = self.listed[self.at]
             return DONE
-        if self.from_sequence > self.core.visible:
+        if self.from_sequence > self.readers.visible:
             return GONE
         if self.filter is None:
-            if self.core.log.next_live(self.from_sequence, sequence):
-                return DONE if sequence[0] <= self.core.visible else GONE
+            if self.readers.log.next_live(self.from_sequence, sequence):
+                return DONE if sequence[0] <= self.readers.visible else GONE
             return GONE
-        outcome = self.core.log.next_match(
-            self.filter, self.from_sequence, self.core.visible, sequence
+        outcome = self.readers.log.next_match(
+            self.filter, self.from_sequence, self.readers.visible, sequence
         )
         if outcome == PENDING or outcome == NEEDS_BLOCK:
-            self.from_sequence = self.core.log.resume_at
+            self.from_sequence = self.readers.log.resume_at
         return outcome
 
     cdef Outcome view(self, uint64_t sequence, RecordView* view) except? NEEDS_BLOCK:
-        if not self.core.log.is_here(sequence):
+        if not self.readers.log.is_here(sequence):
             return GONE
         try:
-            return self.core.log.view(sequence, view)
+            return self.readers.log.view(sequence, view)
         except MessageNotFound:         # a damaged message
             return GONE
 
@@ -109,7 +109,7 @@ cdef class DirectBatch:
         else:
             self.pending -= self.pending > 0
             self.answer.send(to, self.reply, len(self.reply), view, self.pending, self.last)
-        self.is_congested = self.answer.outlet.is_congested
+        self.is_congested = self.answer.publisher.is_congested
         self.last = view.sequence
         self.sent += 1
         self.bytes_left -= view.subject_len + view.headers_len + view.data_len

@@ -57,8 +57,8 @@ class DirectGets:
     def __init__(self, stream: "Stream", of: str = "") -> None:
         self._stream = stream
         self._of = of or stream.name
-        self._outlet = stream.account.outlet
-        self._sink = DirectGet(stream.core, self._ask)
+        self._publisher = stream.account.publisher
+        self._sink = DirectGet(stream.readers, self._ask)
         self._subscriptions: list[Subscription] = []
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -98,7 +98,7 @@ class DirectGets:
             elif request.batch:
                 await self._send_batch(request, reply)
             else:
-                message = await find_message(self._stream.core, request)
+                message = await find_message(self._stream.readers, request)
                 self._send(reply, message, request)
         except BadDirectGet as error:
             self._status(reply, str(error))
@@ -149,8 +149,8 @@ class DirectGets:
         self, request: StreamMsgGetRequest, reply: bytes, pending: int, *, is_bare: bool
     ) -> DirectBatch:
         return DirectBatch(
-            self._stream.core,
-            self._outlet,
+            self._stream.readers,
+            self._publisher,
             reply,
             messages=request.batch,
             bytes_max=request.max_bytes or BYTES_MAX,
@@ -173,22 +173,22 @@ class DirectGets:
 
     async def _upto(self, request: StreamMsgGetRequest) -> int:
         """Return the last sequence to consider."""
-        visible = self._stream.core.visible
+        visible = self._stream.readers.visible
         if request.up_to_time is None:
             return min(request.up_to_seq or visible, visible)
         behind = await self._stream.store.sequence_at(request.up_to_time)
-        if behind <= self._stream.core.log.first_sequence:
+        if behind <= self._stream.readers.log.first_sequence:
             raise BadDirectGet("404 No Results")
         return min(behind - 1, visible)
 
     # Answers
 
     def _status(self, reply: bytes, status: str) -> None:
-        self._outlet.publish(reply, headers=f"NATS/1.0 {status}\r\n\r\n".encode())
+        self._publisher.publish(reply, headers=f"NATS/1.0 {status}\r\n\r\n".encode())
 
     def _send(self, reply: bytes, message: StoredMessage, request: StreamMsgGetRequest) -> None:
         headers = b"" if request.no_hdr else described(self._stream.name, message)
-        self._outlet.publish(reply, message.data, headers=headers)
+        self._publisher.publish(reply, message.data, headers=headers)
 
 
 def read_request(key: str, headers: bytes, body: bytes) -> StreamMsgGetRequest:

@@ -6,7 +6,7 @@
                            obs/          its consumers
                            delayed/      messages that wait (schedules/delays.py)
         streams/<stream>.removed/        the stream is deleted: to be removed
-        snapshots.new/     what is being snapshotted or restored; it goes at a start
+        snapshots.new/     snapshots and restores under way; removed at a start
 
 Promise
 - `meta.json` is on disk before any other file of a stream, and the directory is renamed before

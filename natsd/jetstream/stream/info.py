@@ -27,7 +27,7 @@ LOST_MAX: Final = 10_000
 
 def stream_info(stream: "Stream", *, deleted_details: bool = False) -> StreamInfo:
     """Return settings and state, without the counts of subjects."""
-    found = visible_state(stream.core.log, stream.core.visible, with_deleted=deleted_details)
+    found = visible_state(stream.readers.log, stream.readers.visible, with_deleted=deleted_details)
     return StreamInfo(
         config=stream.config,
         created=stream.created_ns,

@@ -41,7 +41,7 @@ cdef class Ingest(Actor):
     cdef readonly MessageIds message_ids
     cdef Rollups rollups
     cdef readonly Scheduled scheduled
-    cdef WriteBackpressure backlog
+    cdef WriteBackpressure backpressure
     cdef AckQueue acks                  # answers, in the order of their messages
     cdef AckQueue busy                  # replies that are answered 429 at the end of the turn
     cdef char* text                     # the prefix of a PubAck, and room for the rest

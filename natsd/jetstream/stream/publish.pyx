@@ -13,9 +13,9 @@ Promise
   the error, and the message ids are forgotten.
 - A message is stored under the next sequence with the time that `check` read: `apply` reads no
   clock and checks nothing, so that replicas do the same.
-- Memory is bounded: messages that wait to be durable by the backlog's limits, ids by the window,
-  answers by ANSWER_BYTES_MAX. Beyond these limits publishers first wait, then they are answered
-  429, then they are not answered.
+- Memory is bounded: messages that wait to be durable by the limits of WriteBackpressure, ids by
+  the window, answers by ANSWER_BYTES_MAX. Beyond these limits publishers first wait, then they
+  are answered 429, then they are not answered.
 - Headers that are no valid header block are treated and stored as if there were none
   (sendable.pxd).
 - MessageIds knows the message ids, Rollups removes what a rollup replaces, Scheduled handles what
@@ -125,7 +125,7 @@ cdef class Ingest(Actor):
         )
         self.scheduled.configure(rules, self.preconditions)
         self.message_ids.set_window(settings.duplicate_window_ns)
-        self.backlog = WriteBackpressure(
+        self.backpressure = WriteBackpressure(
             stream.scheduler.reactor, settings.buffered_msgs_max, settings.buffered_bytes_max,
             self.log.edges.last, self.acks, republisher,
         )
@@ -161,7 +161,7 @@ cdef class Ingest(Actor):
         self.stream.commit_failed = None
         self.acks = AckQueue()
         self.busy = AckQueue()
-        self.backlog.acks = self.acks
+        self.backpressure.acks = self.acks
         self.message_ids.close()
         self.rollups.close()
         for batches in (self.atomic_batches, self.fast_batches):
@@ -212,10 +212,10 @@ cdef class Ingest(Actor):
     ) except -1:
         cdef PublishHeaders found
         cdef Entry entry
-        cdef Pressure pressure = self.backlog.pressure()
+        cdef Pressure pressure = self.backpressure.pressure()
         self.stream.scheduler.submit(self)
         if pressure != ROOM:
-            self.stream.scheduler.reactor.congested = self.backlog
+            self.stream.scheduler.reactor.congested = self.backpressure
             if pressure == FULL:
                 return self.answer_busy(reply, reply_len)
         if self.atomic_batches is not None and self.atomic_batches.holds:
@@ -530,7 +530,7 @@ cdef class Ingest(Actor):
                     entry.subject, entry.subject_len, entry.sequence, previous
                 )
         if self.log.is_undoable:
-            self.backlog.note(entry.sequence, self.size_of(entry))
+            self.backpressure.note(entry.sequence, self.size_of(entry))
         self.message_ids.remember(entry)
         if entry.rollup != NO_ROLLUP:
             self.is_rolling = self.rollups.roll_up(entry)
@@ -553,7 +553,7 @@ cdef class Ingest(Actor):
         cdef Entry entry
         cdef PublishHeaders found
         cdef bytes refused
-        if self.is_paused or self.is_sealed or self.backlog.pressure() == FULL:
+        if self.is_paused or self.is_sealed or self.backpressure.pressure() == FULL:
             return 0
         self.finish_batch()
         self.stream.scheduler.submit(self)
@@ -663,7 +663,7 @@ cdef class Ingest(Actor):
         self.count_bytes()
         self.send_busy()
         is_more = self.send_acks()
-        self.backlog.settle(self.stream.visible)
+        self.backpressure.settle(self.stream.visible)
         self.scheduled.settle(self.stream.visible)
         return is_more
 
@@ -683,10 +683,10 @@ cdef class Ingest(Actor):
         return False
 
     cdef int send(self, Answer* answer) except -1:
-        cdef MatchResult to = self.stream.outlet.resolve(answer.reply, answer.reply_len)
+        cdef MatchResult to = self.stream.publisher.resolve(answer.reply, answer.reply_len)
         cdef char* end
         if answer.kind == TEXT or answer.kind == STORED_TEXT:
-            self.stream.outlet.send(
+            self.stream.publisher.send(
                 to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, answer.text,
                 answer.text_len,
             )
@@ -701,7 +701,7 @@ cdef class Ingest(Actor):
             memcpy(end, answer.text, answer.text_len)
             end += answer.text_len
         end[0] = c'}'
-        self.stream.outlet.send(
+        self.stream.publisher.send(
             to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, self.text, end + 1 - self.text
         )
         return 0
@@ -714,8 +714,8 @@ cdef class Ingest(Actor):
         text = self.preconditions.refuse(ErrorId.JSStreamTooManyRequests)
         while self.busy.peek(&answer):
             try:
-                self.stream.outlet.send(
-                    self.stream.outlet.resolve(answer.reply, answer.reply_len), answer.reply,
+                self.stream.publisher.send(
+                    self.stream.publisher.resolve(answer.reply, answer.reply_len), answer.reply,
                     answer.reply_len, NULL, 0, PyBytes_AS_STRING(BUSY_HEADERS),
                     len(BUSY_HEADERS), PyBytes_AS_STRING(text), len(text),
                 )
@@ -731,7 +731,7 @@ cdef class Ingest(Actor):
         self.message_ids.forget_above(durable)
         if self.republisher is not None:
             self.republisher.forget_above(durable)
-        self.backlog.roll_back(durable)
+        self.backpressure.roll_back(durable)
         if self.fast_batches is not None:
             self.fast_batches.forget_above(durable)
         if self.atomic_batches is not None:

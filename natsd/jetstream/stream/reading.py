@@ -39,34 +39,34 @@ class Wanted(Protocol):
         """Time of the start, in ns since 1970."""
 
 
-async def find_message(core: StreamReaders, wanted: Wanted) -> StoredMessage:
+async def find_message(readers: StreamReaders, wanted: Wanted) -> StoredMessage:
     """Return the message that the fields name. Raises MessageNotFound or StoreEOF."""
-    store: LogStore = core.store
+    store: LogStore = readers.store
     if wanted.last_by_subj:
-        return await _last(core, store, wanted.last_by_subj)
+        return await _last(readers, store, wanted.last_by_subj)
     sequence = wanted.seq
     if wanted.start_time is not None:
         sequence = await store.sequence_at(wanted.start_time)
     if wanted.next_by_subj:
-        return await next_message(core, wanted.next_by_subj, sequence)
-    if not 0 < sequence <= core.visible:
+        return await next_message(readers, wanted.next_by_subj, sequence)
+    if not 0 < sequence <= readers.visible:
         raise MessageNotFound
     return await store.load(sequence)
 
 
-async def next_message(core: StreamReaders, pattern: str, sequence: int) -> StoredMessage:
+async def next_message(readers: StreamReaders, pattern: str, sequence: int) -> StoredMessage:
     """Return the first durable match at or after `sequence`. Raises StoreEOF."""
-    message, _ = await core.store.load_next(pattern, sequence)
-    if message.sequence > core.visible:
+    message, _ = await readers.store.load_next(pattern, sequence)
+    if message.sequence > readers.visible:
         raise StoreEOF
     return message
 
 
-async def _last(core: StreamReaders, store: LogStore, pattern: str) -> StoredMessage:
+async def _last(readers: StreamReaders, store: LogStore, pattern: str) -> StoredMessage:
     message = await _cached_first(store.load_last_cached, store.load_last, pattern)
-    if message.sequence > core.visible:
+    if message.sequence > readers.visible:
         await store.synced()
-        await core.shown()
+        await readers.shown()
     return message
 
 

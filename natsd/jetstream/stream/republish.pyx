@@ -1,6 +1,6 @@
 """Republisher: messages are published again under another subject, with their place in the stream.
 
-    stored ─▶ note ─▶ ring of sequences ─▶ run, when they are visible ─▶ outlet
+    stored ─▶ note ─▶ ring of sequences ─▶ run, when they are visible ─▶ publisher
 
 Promise
 - Nothing is published again before it is durable; a message that a failed commit took back never
@@ -125,8 +125,8 @@ cdef class Republisher(Actor):
         if not subject_is_valid(to, to_len) or not subject_is_literal(to, to_len):
             return 0
         headers = self.headers_of(item, view)
-        self.stream.outlet.send(
-            self.stream.outlet.resolve(to, to_len), to, to_len, NULL, 0, headers, len(headers),
+        self.stream.publisher.send(
+            self.stream.publisher.resolve(to, to_len), to, to_len, NULL, 0, headers, len(headers),
             view.data, 0 if self.headers_only else view.data_len,
         )
         return 0

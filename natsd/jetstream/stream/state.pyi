@@ -60,14 +60,14 @@ class StreamReaders(Actor):
     name: str
     store: LogStore
     log: MessageLog
-    outlet: AccountPublisher
+    publisher: AccountPublisher
     scheduler: Scheduler
     visible: int
     rollbacks: int
     kept_through: int
 
     def __init__(
-        self, name: str, store: LogStore, outlet: AccountPublisher, scheduler: Scheduler
+        self, name: str, store: LogStore, publisher: AccountPublisher, scheduler: Scheduler
     ) -> None: ...
     def list_filters(self, filters: Sequence[str]) -> Steps[ReaderFilters]: ...
     def unlist(self, wanted: ReaderFilters) -> None: ...
@@ -98,8 +98,8 @@ class DirectBatch:
 
     def __init__(
         self,
-        core: StreamReaders,
-        outlet: AccountPublisher,
+        readers: StreamReaders,
+        publisher: AccountPublisher,
         reply: bytes,
         *,
         messages: int,

@@ -1,12 +1,12 @@
 """A stream: its messages, its publish path, and its consumers.
 
-    subjects ──▶ ingest ──▶ store ──▶ core ──▶ consumers
+    subjects ──▶ ingest ──▶ store ──▶ readers ──▶ consumers
                                         └────▶ direct get, MSG.GET, info
 
 Promise
 - Nothing is received before `begin`, and nothing after `close` or `abandon` has begun.
 - `config` is the configuration on disk; it changes as a whole, in `reconfigure`.
-- Only durable messages are shown: info, messages and counts end at `core.visible`.
+- Only durable messages are shown: info, messages and counts end at `readers.visible`.
 - Replies to purges, deletions and changes wait until these are on disk.
 
 Source: nats-server's `stream`; docs/store.md.
@@ -95,14 +95,14 @@ class Stream:
         self.created_ns = created_ns
         self.store = store
         self.consumers: dict[str, Consumer] = {}
-        self.core: StreamReaders = StreamReaders(
-            config.name, store, account.outlet, jetstream.scheduler
+        self.readers: StreamReaders = StreamReaders(
+            config.name, store, account.publisher, jetstream.scheduler
         )
-        self.offline_consumers = OfflineConsumers(self.core)
-        self.core.set_retention(config.retention.value)
+        self.offline_consumers = OfflineConsumers(self.readers)
+        self.readers.set_retention(config.retention.value)
         settings = ingest_settings(config, jetstream.options, account.claims)
         self.ingest: Ingest = Ingest(
-            self.core, settings, account.tiers.of(config.num_replicas).usage
+            self.readers, settings, account.tiers.of(config.num_replicas).usage
         )
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
         self.ingest.expiring = self._expiry.note
@@ -240,8 +240,8 @@ class Stream:
         removed.
         """
         if self.config.retention is not Retention.LIMITS:
-            self.core.keep_unclaimed()
-            self.core.recheck_soon()
+            self.readers.keep_unclaimed()
+            self.readers.recheck_soon()
         self._begin_expiry()
         if self.config.allow_direct:
             self._direct.open()
@@ -282,7 +282,7 @@ class Stream:
         if self.is_filed and self._knows_few_ids:
             duplicates = self.ingest.message_ids.encode()
         self.ingest.close()
-        self.core.close()
+        self.readers.close()
         try:
             await self.store.close()
             if duplicates:
@@ -352,7 +352,7 @@ class Stream:
             await self.scheduled.abandon()
         self.ingest.release_usage()
         self.ingest.close()
-        self.core.close()
+        self.readers.close()
         await self.store.abandon()
 
     # Changes: decided and applied
@@ -380,7 +380,7 @@ class Stream:
         if isinstance(self.store, FileStore):
             self.store.set_compression(is_compressed(config))
         if config.retention is not before.retention:
-            self.core.set_retention(config.retention.value)
+            self.readers.set_retention(config.retention.value)
         if config.allow_direct:
             self._direct.open()
         else:
@@ -404,7 +404,7 @@ class Stream:
             raise api_error(ErrorId.JSBadRequestErr)
         await self.sourcing.keep()
         is_whole = filter_subject in ("", EVERYTHING)
-        last = self.core.log.last_sequence
+        last = self.readers.log.last_sequence
         purge_store = partial(self._purge_store, filter_subject, sequence, keep)
         try:
             if self.scheduled is not None and not (sequence or keep):
@@ -433,7 +433,7 @@ class Stream:
                 pattern=filter_subject or None, up_to_sequence=sequence, keep=keep
             )
         await self.store.synced()
-        self.core.durable(self.store.durable_sequence)
+        self.readers.durable(self.store.durable_sequence)
         return removed
 
     def _pass_over(self, purged: str, last: int) -> Steps[None]:
@@ -441,7 +441,7 @@ class Stream:
 
         `last`: no message of the purged subjects is left up to here; 0: some may be left.
         """
-        gone = self.core.log.first_sequence - 1
+        gone = self.readers.log.first_sequence - 1
         for consumer in list(self.consumers.values()):
             wanted = filters_of(consumer.config) or (EVERYTHING,)
             behind = 0
@@ -457,7 +457,7 @@ class Stream:
         if not names_one_message(request):
             raise api_error(ErrorId.JSBadRequestErr)
         try:
-            found = await find_message(self.core, request)
+            found = await find_message(self.readers, request)
         except (MessageNotFound, StoreEOF, InvalidSubject):
             raise api_error(ErrorId.JSNoMessageFoundErr) from None
         return StoredMessage(
@@ -478,7 +478,7 @@ class Stream:
         if self.scheduled is not None and await self._take_back(sequence):
             return
         remove = self.store.erase if erase else self.store.delete
-        log = self.core.log
+        log = self.readers.log
         is_within = log.first_sequence <= sequence <= log.last_sequence
         try:
             # nats-server's file store does so, its memory store does not

@@ -1,4 +1,4 @@
-"""The core of a stream for compiled callers: its log, what of it is visible, and its readers."""
+"""The readers of a stream for compiled callers: its log, what of it is visible, and its readers."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -48,7 +48,7 @@ cdef class StreamReaders(Actor):
     cdef readonly str name
     cdef readonly object store          # LogStore: the awaitable store (`fetch`, `synced`, …)
     cdef readonly MessageLog log
-    cdef readonly AccountPublisher outlet
+    cdef readonly AccountPublisher publisher
     cdef readonly Scheduler scheduler
     cdef readonly uint64_t visible      # highest sequence that is durable and may be shown
     cdef Retention retention

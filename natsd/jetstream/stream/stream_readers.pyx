@@ -123,7 +123,7 @@ cdef class CoreObserver(LogObserver):
 
 cdef class StreamReaders(Actor):
     def __init__(
-        self, str name not None, store not None, AccountPublisher outlet not None,
+        self, str name not None, store not None, AccountPublisher publisher not None,
         Scheduler scheduler not None,
     ):
         """Show everything that the store holds: all of it is durable."""
@@ -131,7 +131,7 @@ cdef class StreamReaders(Actor):
         self.name = name
         self.store = store
         self.log = store.log
-        self.outlet = outlet
+        self.publisher = publisher
         self.scheduler = scheduler
         self.visible = store.durable_sequence
         self.filters = SubList()
@@ -249,7 +249,7 @@ cdef class StreamReaders(Actor):
     cdef int leave(self, ReaderFilters wanted) except -1:
         """Start to take filters that are not in force out of the SubList.
 
-        A closed core does nothing: the SubList goes away with it.
+        A closed readers does nothing: the SubList goes away with it.
         """
         assert wanted.reader is None
         if self.is_closed:
@@ -263,7 +263,7 @@ cdef class StreamReaders(Actor):
         return 0
 
     def take_out(self, ReaderFilters wanted):
-        """Take filters out of the SubList in steps; a closing core may end this early."""
+        """Take filters out of the SubList in steps; a stream that closes may end this early."""
         cdef list last
         cdef Subscription subscription
         try:

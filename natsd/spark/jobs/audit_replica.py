@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsd.spark.jobs.audit_findings import DAMAGE, MISSING, Audited, AuditFinding
-from natsd.spark.stored.archive_plan import find_archive, read_archive
+from natsd.spark.stored.snapshot_plan import find_snapshot, read_snapshot
 from natsd.spark.stored.store_plan import StoreDirectory
 from natsd.spark.stored.stored_ranges import StoredStreamPlan, StoreKeys, StoreNotReadable
 from natsd.store.errors import StoreError
@@ -57,8 +57,8 @@ def plan_replica(
     """Plan a replica's streams, and check its other files; findings are added to `audited`."""
     replica = Replica(name)
     try:
-        if find_archive(path) is not None:
-            plan, config = read_archive(path)
+        if find_snapshot(path) is not None:
+            plan, config = read_snapshot(path)
             _take(replica, plan, config)
         else:
             with StoreDirectory(path, keys) as directory:

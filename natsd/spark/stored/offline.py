@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from natsd.spark.stored.archive_plan import find_archive, plan_archive, stream_of
+from natsd.spark.stored.snapshot_plan import find_snapshot, plan_snapshot, stream_of
 from natsd.spark.stored.store_plan import GLOBAL_ACCOUNT, StoreDirectory
 from natsd.spark.stored.stored_ranges import NO_KEYS, StoredStreamPlan, StoreKeys, StoreNotReadable
 
@@ -21,7 +21,7 @@ def list_streams(
     path: str | Path, account: str = GLOBAL_ACCOUNT, keys: StoreKeys = NO_KEYS
 ) -> list[str]:
     """Return the names of the account's streams, sorted; a snapshot has one, for any account."""
-    if find_archive(Path(path)) is not None:
+    if find_snapshot(Path(path)) is not None:
         return [stream_of(path)]
     with StoreDirectory(path, keys) as directory:
         return directory.streams(account)
@@ -34,11 +34,11 @@ def plan_streams(
     keys: StoreKeys = NO_KEYS,
 ) -> list[StoredStreamPlan]:
     """Return the plans of the streams, in that order; None: of all streams."""
-    if find_archive(Path(path)) is None:
+    if find_snapshot(Path(path)) is None:
         with StoreDirectory(path, keys) as directory:
             wanted = directory.streams(account) if streams is None else streams
             return [directory.plan(stream, account) for stream in wanted]
-    plan = plan_archive(path)
+    plan = plan_snapshot(path)
     for stream in streams or ():
         if stream != plan.stream:
             raise StoreNotReadable(f'there is no stream "{stream}" in {path}: it is {plan.stream}')

@@ -4,7 +4,7 @@
 
 Promise
 - The rows are in the order of their sequences, each once, exactly those that a server would find:
-  the plan (store_plan.py, archive_plan.py) lists the live sequences, the block holds the records.
+  the plan (store_plan.py, snapshot_plan.py) lists the live sequences, the block holds the records.
 - Every checksum of a block is verified before one of its rows is yielded. A live message that does
   not verify raises DamagedMessages with sequences, file and offset; if data loss is allowed, it is
   left out, counted, and logged.
@@ -60,9 +60,9 @@ class BlockReader:
         self._place = place
         self._holds = contextlib.ExitStack()
         try:
-            if place.archive:
-                archive = Path(place.archive).open("rb")  # noqa: SIM115  # `close` closes it
-                self._archive: IO[bytes] = self._holds.enter_context(archive)
+            if place.snapshot:
+                snapshot = Path(place.snapshot).open("rb")  # noqa: SIM115  # `close` closes it
+                self._snapshot: IO[bytes] = self._holds.enter_context(snapshot)
             else:
                 self._blocks = self._open_store()
         except FileNotFoundError as error:
@@ -82,7 +82,7 @@ class BlockReader:
         return StoredBlocks(RealDisk(), directory, os.urandom, block_bytes_max=0, data_key=data_key)
 
     def close(self) -> None:
-        """Close the archive, or unlock the directory; further calls do nothing."""
+        """Close the snapshot, or unlock the directory; further calls do nothing."""
         self._holds.close()
 
     def read(self, part: BlockPart) -> tuple[Scan, list[Damage]]:
@@ -90,7 +90,7 @@ class BlockReader:
 
         Raises StoreChanged if the block is not the planned one.
         """
-        if self._place.archive:
+        if self._place.snapshot:
             return self._read_entry(part)
         path = self.path_of(part)
         try:
@@ -110,22 +110,22 @@ class BlockReader:
         return read.scan, read.damage
 
     def _read_entry(self, part: BlockPart) -> tuple[Scan, list[Damage]]:
-        from natsd.store.backup.archive_map import EntryPlace, read_body
+        from natsd.store.backup.snapshot_map import EntryPlace, read_body
 
         try:
-            data = read_body(self._archive, EntryPlace(part.file, part.offset, part.end))
+            data = read_body(self._snapshot, EntryPlace(part.file, part.offset, part.end))
         except DamagedEncoding:
             data = b""
         if checksum(data) != part.seed:
             raise StoreChanged(
-                f"{self._place.archive} has changed since the read was planned: start it again"
+                f"{self._place.snapshot} has changed since the read was planned: start it again"
             )
         scan = Scan(data, proven=part.end)
         return scan, scan.damage
 
     def path_of(self, part: BlockPart) -> Path:
-        """Return the path of a block's file; for an archive's entry it only serves error texts."""
-        return Path(self._place.archive or self._place.directory) / part.file
+        """Return the path of a block's file; for a snapshot's entry it only serves error texts."""
+        return Path(self._place.snapshot or self._place.directory) / part.file
 
 
 def patched(data: bytes, part: BlockPart) -> bytes:

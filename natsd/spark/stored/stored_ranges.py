@@ -4,7 +4,7 @@
                ── request   which rows are wanted (ranges.py)
                ── blocks    BlockPart: a block's file, its sequences, the dead among them
 
-These objects are plain and picklable: the driver creates them (store_plan.py, archive_plan.py), an
+These objects are plain and picklable: the driver creates them (store_plan.py, snapshot_plan.py), an
 executor reads them (store_read.py) and must see the same files. Keys are not carried: only the
 paths of their files. Importing this module is cheap.
 """
@@ -88,12 +88,12 @@ NO_KEYS: Final = StoreKeys()
 
 @dataclass(frozen=True)
 class StorePlace:
-    """Place of a stream's files: `directory` below the volume `root`, or `archive`, a snapshot."""
+    """Place of a stream's files: `directory` below the volume `root`, or the file `snapshot`."""
 
     stream: str
     root: str = ""
     directory: str = ""
-    archive: str = ""
+    snapshot: str = ""
     keys: StoreKeys = NO_KEYS
 
 
@@ -105,7 +105,7 @@ class BlockPart:
     - `end`: bytes of the file that belong to the block; `proven`: bytes of the block that were
       committed.
     - `seed` identifies the block. In a store it is the random number in the block's header, with
-      which the checksums of all its records are seeded. In an archive it is the checksum of the
+      which the checksums of all its records are seeded. In a snapshot it is the checksum of the
       `end` bytes to which the block's frames at `offset` unpack.
     - `patch`: bytes that replace the file's at `patch_offset`, because the volume's journal has a
       newer version.

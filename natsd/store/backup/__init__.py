@@ -1,1 +1,1 @@
-"""Copies of a stream: snapshots, archives, and the views from which they are made."""
+"""Copies of a stream: snapshots, snapshots, and the views from which they are made."""

@@ -1,4 +1,4 @@
-"""Images of blocks: messages as the bytes of a closed block, as archives and backups carry them.
+"""Images of blocks: messages as the bytes of a closed block, as snapshots and backups carry them.
 
 Sequences without a message are the gaps between the messages, and those that the state of the store
 has before the first message and behind the last.

@@ -1,4 +1,4 @@
-"""The live messages of a block's file, as the bytes of a block: for archives and backups.
+"""The live messages of a block's file, as the bytes of a block: for snapshots and backups.
 
 If every message of a block lives, the image is the bytes of its file. Otherwise the live messages
 are copied into a new block. Neither image has the content of a removed message. This takes a while:

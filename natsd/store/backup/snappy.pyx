@@ -1,4 +1,4 @@
-"""Compression of bytes into snappy's frames, without the GIL: most of the work of an archive.
+"""Compression of bytes into snappy's frames, without the GIL: most of the work of a snapshot.
 
 It is compiled here because the `cramjam` package, which decompresses the frames, exports no C API:
 its compression would return to Python, and wait for the GIL, after every 64 KiB. This one

@@ -21,7 +21,7 @@ import cramjam
 
 from natsd.store.backup.snapshots import FrameRoom, ReusedBytes
 from natsd.store.disk.disk import Buffer
-from natsd.store.errors import DamagedEncoding, ForeignArchive
+from natsd.store.errors import DamagedEncoding, ForeignSnapshot
 
 FRAME_BYTES: Final = 64 << 10
 IDENTIFIER: Final = b"\xff\x06\x00\x00sNaPpY"
@@ -82,7 +82,7 @@ class FrameUnpacker:
     def feed(self, part: bytes) -> bytes:
         """Return the unpacked bytes of all frames that are whole with this part.
 
-        Raises DamagedEncoding, and ForeignArchive for S2's frames.
+        Raises DamagedEncoding, and ForeignSnapshot for S2's frames.
         """
         self._pending += part
         if not self._opened and not self._open():
@@ -94,16 +94,16 @@ class FrameUnpacker:
         try:
             unpacked = cramjam.snappy.decompress(IDENTIFIER + b"".join(frames))
         except cramjam.DecompressionError as error:
-            raise DamagedEncoding(f"the archive is damaged: {error}") from None
+            raise DamagedEncoding(f"the snapshot is damaged: {error}") from None
         del self._pending[:end]
         return bytes(unpacked)
 
     def _open(self) -> bool:
         start = bytes(self._pending[: len(IDENTIFIER)])
         if start == S2_IDENTIFIER:
-            raise ForeignArchive
+            raise ForeignSnapshot
         if not IDENTIFIER.startswith(start) and not S2_IDENTIFIER.startswith(start):
-            raise DamagedEncoding("this is no archive of a stream")
+            raise DamagedEncoding("this is no snapshot of a stream")
         if len(start) < len(IDENTIFIER):
             return False
         del self._pending[: len(IDENTIFIER)]
@@ -118,7 +118,7 @@ class FrameUnpacker:
             length = int.from_bytes(pending[at + 1 : at + _HEADER_BYTES], "little")
             holds_data = kind in (_COMPRESSED, _PLAIN)
             if not (holds_data or kind >= _RESERVED) or length > _FRAME_BYTES_MAX:
-                raise DamagedEncoding("the archive is damaged: no frame where one should be")
+                raise DamagedEncoding("the snapshot is damaged: no frame where one should be")
             end = at + _HEADER_BYTES + length
             if end > len(pending):
                 break

@@ -24,7 +24,7 @@ Promise
 
 Without the GIL, `self.x += 1` is written out: a debug build would check whether self is None.
 
-Source: docs/store.md, "What an acknowledgement means" and "When a disk has lied".
+Source: docs/store.md, "What an acknowledgement means" and "Damaged files".
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING

@@ -2,11 +2,11 @@
 
 A subject is one word of a client's PUB line and must fit a stream's subjects: it contains no space,
 no line end and no empty token. A checksum only proves that a record was written like this. So
-subjects from an archive, another stream or the disk are checked too: nothing that is sent can begin
+subjects from a snapshot, another stream or the disk are checked too: nothing that is sent can begin
 another protocol line.
 
 Headers that are no header block, which no client could parse, are not stored, no matter whether
-they come from a client, an archive or another stream.
+they come from a client, a snapshot or another stream.
 """
 
 from libc.stddef cimport size_t

@@ -33,7 +33,7 @@ cdef class MessageLog(ReadableLog):
     cdef object make_block
 
     cdef readonly bint is_undoable          # False: every change is durable at once
-    cdef UndoLog journal                    # None unless `is_undoable`
+    cdef UndoLog undo_log                    # None unless `is_undoable`
     cdef list replaced                      # states put away by `clear`, oldest first: see Replaced
     cdef readonly SequenceSet tombstones    # removals between first and last, for the next commit
     cdef readonly SequenceSet erasures      # removals whose bytes are to be overwritten
@@ -102,4 +102,4 @@ cdef class Replaced:
     cdef SubjectIndex subjects
     cdef SequenceSet dead
     cdef BlockList blocks
-    cdef UndoLog journal
+    cdef UndoLog undo_log

@@ -82,8 +82,8 @@ cdef class MessageLog:
 
     cdef int new_journal(self) except -1:
         if self.is_undoable:
-            self.journal = UndoLog()
-            self.journal.durable = self.edges
+            self.undo_log = UndoLog()
+            self.undo_log.durable = self.edges
         return 0
 
     cdef int take_limits(self, limits) except -1:
@@ -107,7 +107,7 @@ cdef class MessageLog:
         assert block.base_sequence == sequence
         self.blocks.add(block)
         if self.is_undoable:
-            self.journal.begun.append(block)
+            self.undo_log.begun.append(block)
         return block
 
     cdef MsgBlock writable_block(self, uint64_t sequence):
@@ -382,7 +382,7 @@ cdef class MessageLog:
             self.observer.removed(sequence, slot, block)
         self.dead.add_run(sequence, sequence)
         if self.is_undoable:
-            self.journal.add(sequence, slot, size)
+            self.undo_log.add(sequence, slot, size)
         self.let_go(block, sequence, slot)
         self.msgs -= 1
         self.live_bytes -= size
@@ -457,7 +457,7 @@ cdef class MessageLog:
             return 0
         retired = self.blocks.take_front(count)
         if self.is_undoable:
-            self.journal.retired.extend(retired)
+            self.undo_log.retired.extend(retired)
         if self.sparse:
             self.sparse.difference_update(retired)
         return 0
@@ -564,7 +564,7 @@ cdef class MessageLog:
     # Expiry
 
     cdef int note_expiry(self, int64_t at_ns, uint64_t sequence) except -1:
-        cdef Array* dropped = &self.journal.expired if self.is_undoable else NULL
+        cdef Array* dropped = &self.undo_log.expired if self.is_undoable else NULL
         return self.expiries.add(at_ns, sequence, self.edges.first, self.dead, dropped)
 
     def next_expiry_ns(self):
@@ -626,7 +626,7 @@ cdef class MessageLog:
             old.subjects = self.subjects
             old.dead = self.dead
             old.blocks = self.blocks
-            old.journal = self.journal
+            old.undo_log = self.undo_log
             self.replaced.append(old)
         self.subjects = self.subjects.successor()
         self.dead = SequenceSet()
@@ -688,7 +688,7 @@ cdef class MessageLog:
             keep += 1
         beyond = self.blocks.take_back(keep)
         if self.is_undoable:
-            self.journal.durable = self.edges
+            self.undo_log.durable = self.edges
         if self.blocks.active is not None and self.blocks.active.last_sequence > sequence:
             return beyond, self.blocks.active
         return beyond, None

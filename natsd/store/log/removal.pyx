@@ -280,7 +280,7 @@ cdef class Expire(Operation):
                 is_due = view.expires_ns == soonest.at_ns
             log.expiries.pop()
             if log.is_undoable:
-                log.journal.note_expired(soonest)
+                log.undo_log.note_expired(soonest)
             if is_due:
                 self.let_go(soonest.sequence, &view, soonest.at_ns)
                 return True
@@ -363,7 +363,7 @@ cdef class Sweep(Operation):
         return 0
 
     cdef bint work(self, uint64_t budget) except? -1:
-        cdef list ghosts = []
+        cdef list empty_subjects = []
         cdef bytes name
         cdef int64_t slot
         cdef bint done = True
@@ -373,11 +373,11 @@ cdef class Sweep(Operation):
             slot = self.matches.next()
             if slot < 0:
                 break
-            ghosts.append((self.matches.name[:self.matches.name_len], slot))
+            empty_subjects.append((self.matches.name[:self.matches.name_len], slot))
         else:
             done = False
         self.matches.pause()
-        for name, slot in ghosts:
+        for name, slot in empty_subjects:
             self.subjects.forget(name, len(name), slot)
-        self.result += len(ghosts)
+        self.result += len(empty_subjects)
         return done

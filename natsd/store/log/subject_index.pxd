@@ -4,7 +4,7 @@
                └ top bit, BOUND: only a bound; no message lies before (first) or after (last) it
 
 A message's slot is that of its subject. `birth` numbers the subjects that a slot was given to: a
-note about a slot is valid as long as its birth is unchanged. A record with count 0 is a ghost: its
+note about a slot is valid as long as its birth is unchanged. A record with count 0 is empty: its
 last message was removed, but the removal may still be undone, or its name was not at hand (`Sweep`
 in removal.pyx finds it).
 """
@@ -52,11 +52,11 @@ cdef class SubjectIndex:
     cdef readonly uint32_t births
     # Slots freed so far: while this number is unchanged, each slot still has the same subject.
     cdef uint64_t frees
-    # Subjects that got a first message so far, ghosts included: while this number is unchanged,
-    # there is no new subject.
+    # Subjects that got a first message so far, now empty ones included: while this number is
+    # unchanged, there is no new subject.
     cdef uint64_t arrivals
-    cdef readonly uint64_t ghosts           # subjects without a message
-    cdef dict removed_names                        # name of a ghost -> generation, ascending
+    cdef readonly uint64_t empty_subjects   # subjects without a message
+    cdef dict removed_names                 # name of an empty subject -> generation, ascending
     cdef uint32_t generation
     cdef uint32_t forgettable               # this generation and older ones can be forgotten
     cdef char* recent                       # name of the subject that was placed last
@@ -71,7 +71,7 @@ cdef class SubjectIndex:
     cdef SubjectIndex successor(self)
     cdef int outlive(self, SubjectIndex successor) except -1
 
-    # Return the slot of a subject; -1: none. `place` creates the subject if need be: it is a ghost
+    # Return the slot of a subject; -1: none. `place` creates the subject if need be: it is empty
     # until a message is noted.
     cdef int64_t find(self, const char* subject, Py_ssize_t length) noexcept nogil
     cdef int64_t place(self, const char* subject, uint32_t length) except -1

@@ -81,7 +81,7 @@ cdef class SubjectIndex:
             self.trie.begin_write(slot)
             record.birth = self.births
             self.trie.end_write(slot)
-            self.ghosts += 1
+            self.empty_subjects += 1
         self.remember(subject, length, slot)
         return slot
 
@@ -127,7 +127,7 @@ cdef class SubjectIndex:
         if record.count == 0:
             record.first = sequence
             self.count += 1
-            self.ghosts -= 1
+            self.empty_subjects -= 1
             self.arrivals += 1
         record.count += 1
         record.last = sequence
@@ -143,7 +143,7 @@ cdef class SubjectIndex:
         if record.count == 0:
             record.first = record.last = 0
             self.count -= 1
-            self.ghosts += 1
+            self.empty_subjects += 1
         else:
             if sequence == sequence_in(record.first):
                 record.first = (sequence + 1) | BOUND
@@ -161,7 +161,7 @@ cdef class SubjectIndex:
         if record.count == 0:
             record.first = record.last = sequence
             self.count += 1
-            self.ghosts -= 1
+            self.empty_subjects -= 1
             self.arrivals += 1
         elif sequence <= sequence_in(record.first):
             record.first = sequence
@@ -190,7 +190,7 @@ cdef class SubjectIndex:
             record.first = sequence
         self.trie.end_write(slot)
 
-    # Ghosts
+    # Empty subjects
 
     cdef int remember_removed(self, const char* subject, Py_ssize_t length) except -1:
         cdef bytes name = subject[:length]
@@ -232,7 +232,7 @@ cdef class SubjectIndex:
     cdef int forget(self, const char* subject, Py_ssize_t length, int64_t slot) except -1:
         assert self.record(slot).count == 0
         self.trie.remove(<const unsigned char*> subject, length)
-        self.ghosts -= 1
+        self.empty_subjects -= 1
         self.frees += 1
         if slot == self.recent_slot:
             self.recent_slot = -1

@@ -6,7 +6,7 @@ class SubjectIndex:
     trie: RecordTrie
     count: int
     births: int
-    ghosts: int
+    empty_subjects: int
 
     def __init__(self, births: int = 0, frees: int = 0) -> None: ...
     @property

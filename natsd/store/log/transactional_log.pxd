@@ -17,7 +17,7 @@ cdef class TransactionalLog(MessageLog):
 
 
 cdef class Sealed:
-    cdef UndoLog journal
+    cdef UndoLog undo_log
     cdef size_t removals
     cdef Py_ssize_t begun
     cdef Py_ssize_t retired

@@ -36,7 +36,7 @@ cdef class TransactionalLog(MessageLog):
         return self.sealed is None and not self.is_dirty
 
     cdef Edges known(self) noexcept:
-        return self.sealed.edges if self.sealed is not None else self.journal.durable
+        return self.sealed.edges if self.sealed is not None else self.undo_log.durable
 
     @property
     def is_dirty(self):
@@ -52,7 +52,7 @@ cdef class TransactionalLog(MessageLog):
     @property
     def undo_bytes(self):
         """Bytes of memory kept only for a rollback: commit before this grows large."""
-        return self.journal.removal_count * sizeof(Removal)
+        return self.undo_log.removal_count * sizeof(Removal)
 
     @property
     def active(self):
@@ -103,11 +103,11 @@ cdef class TransactionalLog(MessageLog):
         extents = self.take_blocks(commit_number, closing)
         sealed = Sealed()
         sealed.blocks = [block for block, _ in extents]
-        sealed.journal = self.journal
-        sealed.removals = self.journal.removal_count
-        sealed.begun = len(self.journal.begun)
-        sealed.retired = len(self.journal.retired)
-        sealed.expired = self.journal.expired.count
+        sealed.undo_log = self.undo_log
+        sealed.removals = self.undo_log.removal_count
+        sealed.begun = len(self.undo_log.begun)
+        sealed.retired = len(self.undo_log.retired)
+        sealed.expired = self.undo_log.expired.count
         sealed.replaced = len(self.replaced)
         sealed.removed_names = self.subjects.seal()
         sealed.subjects = self.subjects
@@ -126,7 +126,7 @@ cdef class TransactionalLog(MessageLog):
         If blocks were dropped before they were written, the other blocks must not be found without
         the active one: a first sequence of 0 in their marks says that the commit goes on.
         """
-        cdef uint64_t first = 0 if leaves_out(self) else self.journal.durable.first
+        cdef uint64_t first = 0 if leaves_out(self) else self.undo_log.durable.first
         cdef MsgBlock block
         cdef BlockExtent extent
         cdef list extents = []
@@ -164,21 +164,21 @@ cdef class TransactionalLog(MessageLog):
         cdef MsgBlock block
         cdef Replaced old
         cdef Sealed sealed = self.sealed
-        cdef UndoLog journal = sealed.journal
+        cdef UndoLog undo_log = sealed.undo_log
         self.sealed = None
         for block in sealed.blocks:
             block.commit_done()
         gone = []
         for old in self.replaced[:sealed.replaced]:
-            gone += old.journal.retired
+            gone += old.undo_log.retired
             gone += old.blocks.blocks
         del self.replaced[:sealed.replaced]
-        gone += journal.retired[:sealed.retired]
-        del journal.retired[:sealed.retired]
-        del journal.begun[:sealed.begun]
-        journal.drop_expired(sealed.expired)
-        journal.drop(sealed.removals)
-        journal.durable = sealed.edges
+        gone += undo_log.retired[:sealed.retired]
+        del undo_log.retired[:sealed.retired]
+        del undo_log.begun[:sealed.begun]
+        undo_log.drop_expired(sealed.expired)
+        undo_log.drop(sealed.removals)
+        undo_log.durable = sealed.edges
         sealed.subjects.forget_removed_names(sealed.removed_names)
         self.erased.union_update(sealed.erasures)
         return gone
@@ -189,12 +189,12 @@ cdef class TransactionalLog(MessageLog):
         Returns the blocks that began since then, whose files must be unlinked.
         """
         cdef Replaced old
-        cdef UndoLog journal
+        cdef UndoLog undo_log
         begun = []
         self.sealed = None
-        later = [old.journal for old in self.replaced[1:]]
+        later = [old.undo_log for old in self.replaced[1:]]
         if self.replaced:
-            later.append(self.journal)
+            later.append(self.undo_log)
             old = self.replaced[0]
             self.replaced.clear()
             old.subjects.outlive(self.subjects)
@@ -203,13 +203,13 @@ cdef class TransactionalLog(MessageLog):
             self.edges = old.edges
             self.msgs = old.msgs
             self.live_bytes = old.live_bytes
-            self.journal = old.journal
+            self.undo_log = old.undo_log
             self.blocks = old.blocks
-        for journal in later:
-            begun += journal.begun
-            self.journal.take_expired(journal)
-        begun = self.journal.begun + begun
-        self.blocks.set(self.journal.retired + self.blocks.blocks)
+        for undo_log in later:
+            begun += undo_log.begun
+            self.undo_log.take_expired(undo_log)
+        begun = self.undo_log.begun + begun
+        self.blocks.set(self.undo_log.retired + self.blocks.blocks)
         self.undo_changes()
         self.undo_appends()
         self.tombstones.empty()
@@ -222,15 +222,15 @@ cdef class TransactionalLog(MessageLog):
 
     cdef int undo_changes(self) except -1:
         """Undo removals and expiries, except those of messages that the rollback removes anyway."""
-        cdef Edges* durable = &self.journal.durable
+        cdef Edges* durable = &self.undo_log.durable
         cdef Removal* removal
         cdef Expiry item
         cdef size_t at
         cdef MsgBlock block
         if self.edges.first > durable.first and durable.first <= durable.last:
             self.dead.add_run(durable.first, min(self.edges.first - 1, durable.last))
-        for at in range(self.journal.removal_count):
-            removal = &self.journal.removals[at]
+        for at in range(self.undo_log.removal_count):
+            removal = &self.undo_log.removals[at]
             if removal.sequence > durable.last:
                 continue
             block = self.blocks.holding(removal.sequence)
@@ -243,15 +243,15 @@ cdef class TransactionalLog(MessageLog):
             self.subjects.renote(removal.slot, removal.sequence)
             self.msgs += 1
             self.live_bytes += removal.size
-        for at in range(self.journal.expired.count):
-            item = (<Expiry*> self.journal.expired.items)[at]
+        for at in range(self.undo_log.expired.count):
+            item = (<Expiry*> self.undo_log.expired.items)[at]
             if item.sequence <= durable.last:
                 self.expiries.add(item.at_ns, item.sequence, durable.first, self.dead, NULL)
         return 0
 
     cdef int undo_appends(self) except -1:
         """Drop the messages and blocks that were added since the durable point."""
-        cdef Edges durable = self.journal.durable
+        cdef Edges durable = self.undo_log.durable
         cdef MsgBlock block
         cdef RecordView view
         cdef uint64_t sequence = max(durable.last + 1, self.edges.first)
@@ -267,7 +267,7 @@ cdef class TransactionalLog(MessageLog):
             sequence += 1
         self.dead.discard_run(durable.last + 1, SEQUENCE_LAST)
         self.edges = durable
-        begun = set(self.journal.begun)
+        begun = set(self.undo_log.begun)
         self.blocks.set([block for block in self.blocks.blocks if block not in begun])
         for block in self.blocks.blocks:
             if is_unsaved(block):
@@ -285,9 +285,9 @@ cdef bint leaves_out(TransactionalLog log) except -1:
     """Return whether blocks were dropped since the durable point with bytes not on disk."""
     cdef Replaced old
     cdef MsgBlock block
-    cdef list gone = list(log.journal.retired)
+    cdef list gone = list(log.undo_log.retired)
     for old in log.replaced:
-        gone += old.journal.retired
+        gone += old.undo_log.retired
         gone += old.blocks.blocks
     for block in gone:
         if is_unsaved(block):

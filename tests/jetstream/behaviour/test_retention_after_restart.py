@@ -147,9 +147,9 @@ class TestWhatNobodyAskedFor:
         await api.create_stream("S", subjects=["s.*"], retention="interest", storage="file")
         await api.create_consumer("S", "C")
         await api.fill("s.x", 10)
-        archive = await take(api, "S", no_consumers=True)
+        snapshot = await take(api, "S", no_consumers=True)
         await api.ok("STREAM.DELETE.S")
-        await restore(api, "S", archive)
+        await restore(api, "S", snapshot)
         assert (await api.stream_state("S"))["messages"] == 10
         api = Api(await connect(await start_jetstream()))
         assert (await api.stream_state("S"))["messages"] == 10

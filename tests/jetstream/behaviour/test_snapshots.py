@@ -12,7 +12,7 @@ from nats.aio.client import Client
 
 from tests.jetstream.behaviour.api import Api, Json, error_text
 from tests.jetstream.behaviour.conftest import AnyTarget, Connect, StartJetStream
-from tests.jetstream.behaviour.transfer import Archive, begin, finish, restore, send, take
+from tests.jetstream.behaviour.transfer import Snapshot, begin, finish, restore, send, take
 
 natsd_only = pytest.mark.natsd_only
 
@@ -41,11 +41,11 @@ class TestRoundTrip:
     async def test_messages_come_back_as_they_were(self, api: Api) -> None:
         await orders(api)
         before, state = await everything(api), await api.stream_state("S")
-        archive = await take(api, "S", chunk_size=1024)
-        assert archive.status == "204"
-        assert set(archive.chunks[:-1]) <= {1024}
+        snapshot = await take(api, "S", chunk_size=1024)
+        assert snapshot.status == "204"
+        assert set(snapshot.chunks[:-1]) <= {1024}
         await api.ok("STREAM.DELETE.S")
-        answer = await restore(api, "S", archive)
+        answer = await restore(api, "S", snapshot)
         assert answer["state"]["messages"] == state["messages"]
         assert await everything(api) == before
         after = await api.stream_state("S")
@@ -56,9 +56,9 @@ class TestRoundTrip:
     async def test_created_and_configuration_too(self, api: Api) -> None:
         await orders(api, 3, description="as it was", max_msgs=50, metadata={"owner": "me"})
         before = await api.ok("STREAM.INFO.S")
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        answer = await restore(api, "S", archive)
+        answer = await restore(api, "S", snapshot)
         assert answer["created"] == before["created"]
         assert answer["config"] == before["config"]
         assert (await api.ok("STREAM.INFO.S"))["config"] == before["config"]
@@ -74,9 +74,9 @@ class TestRoundTrip:
             await message.ack_sync()
         await messages[3].ack_sync()
         before = await api.consumer_info("S", "C")
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        await restore(api, "S", archive)
+        await restore(api, "S", snapshot)
         after = await api.consumer_info("S", "C")
         for field in ("num_ack_pending", "num_pending", "created", "config"):
             assert after[field] == before[field], field
@@ -90,16 +90,16 @@ class TestRoundTrip:
     async def test_no_consumers_if_so_asked(self, api: Api) -> None:
         await orders(api, 3)
         await api.create_consumer("S", "C")
-        archive = await take(api, "S", no_consumers=True)
+        snapshot = await take(api, "S", no_consumers=True)
         await api.ok("STREAM.DELETE.S")
-        await restore(api, "S", archive)
+        await restore(api, "S", snapshot)
         assert (await api.ok("CONSUMER.NAMES.S"))["total"] == 0
 
     async def test_message_ids_are_known_again(self, api: Api) -> None:
         await orders(api, 20)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        await restore(api, "S", archive)
+        await restore(api, "S", snapshot)
         assert (await api.publish("s.1", b"", Nats_Msg_Id="id-11"))["duplicate"]
 
     async def test_of_another_server(
@@ -108,32 +108,32 @@ class TestRoundTrip:
         """The snapshot is of a server with other streams and its own keys."""
         await orders(api)
         before = await everything(api)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         other = Api(await connect(await start_jetstream(store_dir=str(tmp_path / "other"))))
-        await restore(other, "S", archive)
+        await restore(other, "S", snapshot)
         assert await everything(other) == before
 
     async def test_an_empty_stream_that_was_full_goes_on_behind(self, api: Api) -> None:
         await orders(api, 5)
         await api.ok("STREAM.PURGE.S")
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        await restore(api, "S", archive)
+        await restore(api, "S", snapshot)
         assert (await api.publish("s.1"))["seq"] == 6
 
     async def test_a_stream_that_never_had_a_message(self, api: Api) -> None:
         await api.create_stream("S", storage="file", subjects=["s.>"], first_seq=100)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        await restore(api, "S", archive)
+        await restore(api, "S", snapshot)
         assert (await api.publish("s.1"))["seq"] == 100
 
     async def test_the_request_decides_the_configuration(self, api: Api) -> None:
         """The request's configuration applies; messages beyond its limits are removed."""
         await orders(api, 20)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        answer = await restore(api, "S", archive, max_msgs=5, subjects=["t.>"])
+        answer = await restore(api, "S", snapshot, max_msgs=5, subjects=["t.>"])
         assert answer["config"]["subjects"] == ["t.>"]
         state = await api.stream_state("S")
         assert (state["messages"], state["last_seq"]) == (5, 20)
@@ -142,10 +142,10 @@ class TestRoundTrip:
     async def test_it_is_told_as_a_stream_that_is_created(self, api: Api, nc: Client) -> None:
         """The advisory for a created stream is sent before the end of the restore."""
         await orders(api, 3)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
         told = await nc.subscribe("$JS.EVENT.ADVISORY.STREAM.*.S")
-        await restore(api, "S", archive)
+        await restore(api, "S", snapshot)
         kinds = [(await told.next_msg(5)).subject.split(".")[4] for _ in range(3)]
         assert sorted(kinds) == ["CREATED", "RESTORE_COMPLETE", "RESTORE_CREATE"]
 
@@ -155,9 +155,9 @@ class TestRoundTrip:
     ) -> None:
         await orders(api)
         await api.create_consumer("S", "C")
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        await restore(api, "S", archive)
+        await restore(api, "S", snapshot)
         before = await everything(api)
         again = Api(await connect(await start_jetstream()))
         assert await everything(again) == before
@@ -198,9 +198,9 @@ class TestFlow:
     async def test_who_acknowledges_nothing_gets_no_more(self, api: Api) -> None:
         """A client that acknowledges no chunk gets no more after five seconds."""
         await orders(api, 60, 3000)
-        archive = await take(api, "S", acknowledges=False, chunk_size=1024, window_size=2048)
-        assert archive.status == "408 No Flow Response"
-        assert len(archive.chunks) == 2
+        snapshot = await take(api, "S", acknowledges=False, chunk_size=1024, window_size=2048)
+        assert snapshot.status == "408 No Flow Response"
+        assert len(snapshot.chunks) == 2
 
     async def test_who_has_gone_gets_no_more(self, api: Api, nc: Client) -> None:
         """The snapshot of a disconnected client ends, and the stream is unchanged."""
@@ -222,11 +222,11 @@ class TestFlow:
         """A snapshot is of one moment: all messages up to a sequence, and none behind it."""
         await orders(api, 60, 3000)
         writing = asyncio.create_task(api.fill("s.more", 200))
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await writing
-        expected = archive.response["state"]
+        expected = snapshot.response["state"]
         await api.ok("STREAM.DELETE.S")
-        answer = await restore(api, "S", archive)
+        answer = await restore(api, "S", snapshot)
         for field in ("messages", "first_seq", "last_seq"):
             assert answer["state"][field] == expected[field], field
 
@@ -246,7 +246,7 @@ class TestFlow:
             data.append(message.data)
             await nc.publish(message.reply)
         await api.ok("STREAM.DELETE.S")
-        await restore(api, "S", Archive(response, b"".join(data), "204", []))
+        await restore(api, "S", Snapshot(response, b"".join(data), "204", []))
         assert await everything(api) == before
 
 
@@ -263,40 +263,40 @@ class TestRefusals:
 
     async def test_of_restores(self, api: Api) -> None:
         await orders(api, 3)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.fails("STREAM.RESTORE.S", 10003)
-        await api.fails("STREAM.RESTORE.S", 10130, archive.request)
-        await api.fails("STREAM.RESTORE.T", 10056, archive.request)
+        await api.fails("STREAM.RESTORE.S", 10130, snapshot.request)
+        await api.fails("STREAM.RESTORE.T", 10056, snapshot.request)
 
     @natsd_only
     async def test_what_could_not_be_created_is_refused_at_once(self, api: Api) -> None:
         await orders(api, 3)
-        archive = await take(api, "S")
-        config = {**archive.request["config"], "num_replicas": 3}
+        snapshot = await take(api, "S")
+        config = {**snapshot.request["config"], "num_replicas": 3}
         await api.ok("STREAM.DELETE.S")
-        await api.fails("STREAM.RESTORE.S", 10074, {**archive.request, "config": config})
+        await api.fails("STREAM.RESTORE.S", 10074, {**snapshot.request, "config": config})
 
     @natsd_only
     async def test_a_name_that_came_meanwhile(self, api: Api) -> None:
         await orders(api, 3)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        subject = await begin(api, "S", archive)
-        await send(api, subject, archive.data)
+        subject = await begin(api, "S", snapshot)
+        await send(api, subject, snapshot.data)
         await api.create_stream("S", storage="file")
         answer = await finish(api, subject)
         error_text(answer["error"], 10130)
         assert (await api.stream_state("S"))["messages"] == 0
 
-    async def test_another_streams_archive(self, api: Api) -> None:
+    async def test_another_streams_snapshot(self, api: Api) -> None:
         await orders(api, 3)
-        archive = await take(api, "S")
-        answer = await restore_as(api, "T", archive, subjects=["t"])
+        snapshot = await take(api, "S")
+        answer = await restore_as(api, "T", snapshot, subjects=["t"])
         assert "stream names do not match" in error_text(answer["error"], 10062)
         await api.fails("STREAM.INFO.T", 10059)
 
-    async def test_damaged_and_cut_archives(self, api: Api) -> None:
-        """Nothing of a damaged archive is kept, and the next attempt succeeds.
+    async def test_damaged_and_cut_snapshots(self, api: Api) -> None:
+        """Nothing of a damaged snapshot is kept, and the next attempt succeeds.
 
         The messages cannot be compressed, so that the flipped bit is one of theirs, and no other
         bytes that unpack to the same data.
@@ -304,27 +304,27 @@ class TestRefusals:
         await api.create_stream("S", storage="file", subjects=["s.>"])
         for number in range(60):
             await api.publish("s.1", shake_128(b"%d" % number).digest(3000))
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
         for data in (
-            archive.data[: len(archive.data) // 2],
-            archive.data[:-1],
-            b"no archive at all",
-            flipped(archive.data, len(archive.data) // 2),
+            snapshot.data[: len(snapshot.data) // 2],
+            snapshot.data[:-1],
+            b"no snapshot at all",
+            flipped(snapshot.data, len(snapshot.data) // 2),
         ):
-            damaged = Archive(archive.response, data, "204", [])
+            damaged = Snapshot(snapshot.response, data, "204", [])
             answer = await restore(api, "S", damaged)
             assert "error" in answer
             await api.fails("STREAM.INFO.S", 10059)
-        assert "error" not in await restore(api, "S", archive)
+        assert "error" not in await restore(api, "S", snapshot)
 
     @natsd_only
-    async def test_a_go_archive_is_refused_by_name(self, api: Api) -> None:
+    async def test_a_go_snapshot_is_refused_by_name(self, api: Api) -> None:
         await orders(api, 3)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        archive.data = b"\xff\x06\x00\x00S2sTwO" + bytes(10_000)
-        answer = await restore(api, "S", archive)
+        snapshot.data = b"\xff\x06\x00\x00S2sTwO" + bytes(10_000)
+        answer = await restore(api, "S", snapshot)
         assert "made by nats-server" in error_text(answer["error"], 10062)
 
     @natsd_only
@@ -332,9 +332,9 @@ class TestRefusals:
         self, api: Api, start_jetstream: StartJetStream, connect: Connect, tmp_path: Path
     ) -> None:
         await orders(api, 60, 3000)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         small = await start_jetstream(store_dir=str(tmp_path / "small"), max_file_store=20_000)
-        answer = await restore(Api(await connect(small)), "S", archive)
+        answer = await restore(Api(await connect(small)), "S", snapshot)
         error_text(answer["error"], 10047)
 
     @natsd_only
@@ -355,10 +355,10 @@ class TestRefusals:
 class TestRestoreFlow:
     async def test_a_chunk_without_reply_ends_it(self, api: Api, nc: Client) -> None:
         await orders(api, 3)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        subject = await begin(api, "S", archive)
-        await nc.publish(subject, archive.data)
+        subject = await begin(api, "S", snapshot)
+        await nc.publish(subject, snapshot.data)
         await nc.flush()
         await api.fails("STREAM.INFO.S", 10059)
 
@@ -367,10 +367,10 @@ class TestRestoreFlow:
         """A client that missed the answer sends its chunk again."""
         await orders(api, 60, 3000)
         before = await everything(api)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        subject = await begin(api, "S", archive)
-        assert await send(api, subject, archive.data, 4096, times=3) == {}
+        subject = await begin(api, "S", snapshot)
+        assert await send(api, subject, snapshot.data, 4096, times=3) == {}
         assert "error" not in await finish(api, subject)
         assert await everything(api) == before
 
@@ -386,10 +386,10 @@ class TestRestoreFlow:
         """Nothing is left of snapshots and restores that ended, or that a stop ended."""
         api = Api(await connect(await start_jetstream(**options)))
         await orders(api, 60, 3000)
-        archive = await take(api, "S")
+        snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
-        assert "error" not in await restore(api, "S", archive)
-        await begin(api, "T", Archive(renamed(archive.response), b"", "", []))
+        assert "error" not in await restore(api, "S", snapshot)
+        await begin(api, "T", Snapshot(renamed(snapshot.response), b"", "", []))
         inbox = api.nc.new_inbox()
         await api.nc.subscribe(inbox)
         request = {"deliver_subject": inbox, "chunk_size": 1024, "window_size": 1024}
@@ -399,9 +399,9 @@ class TestRestoreFlow:
         assert [path.name for path in (tmp_path / "store").rglob("streams/*")] == ["S"]
 
 
-async def restore_as(api: Api, name: str, archive: Archive, **config: Any) -> Json:
-    subject = await begin(api, name, archive, name=name, **config)
-    return await send(api, subject, archive.data) or await finish(api, subject)
+async def restore_as(api: Api, name: str, snapshot: Snapshot, **config: Any) -> Json:
+    subject = await begin(api, name, snapshot, name=name, **config)
+    return await send(api, subject, snapshot.data) or await finish(api, subject)
 
 
 def renamed(response: Json) -> Json:

@@ -1,7 +1,7 @@
 """A client that takes snapshots and restores them, as the `nats` command line tool does.
 
-archive = await take(api, "ORDERS")
-answer = await restore(api, "ORDERS", archive)
+snapshot = await take(api, "ORDERS")
+answer = await restore(api, "ORDERS", snapshot)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHUNK_BYTES = 64 << 10
 
 
 @dataclass
-class Archive:
+class Snapshot:
     """The result of a snapshot; `response` is the content of `backup.json`."""
 
     response: Json
@@ -33,7 +33,7 @@ class Archive:
         return {"config": self.response["config"], "state": self.response["state"]}
 
 
-async def take(api: Api, stream: str, *, acknowledges: bool = True, **options: Any) -> Archive:
+async def take(api: Api, stream: str, *, acknowledges: bool = True, **options: Any) -> Snapshot:
     """Take a snapshot; the status is empty if the last message had none."""
     received: asyncio.Queue[Msg] = asyncio.Queue()
     inbox = api.nc.new_inbox()
@@ -52,12 +52,12 @@ async def take(api: Api, stream: str, *, acknowledges: bool = True, **options: A
     status = " ".join(
         part for part in (headers.get("Status", ""), headers.get("Description", "")) if part
     )
-    return Archive(response, b"".join(chunks), status, [len(chunk) for chunk in chunks])
+    return Snapshot(response, b"".join(chunks), status, [len(chunk) for chunk in chunks])
 
 
-async def begin(api: Api, stream: str, archive: Archive, **config: Any) -> str:
+async def begin(api: Api, stream: str, snapshot: Snapshot, **config: Any) -> str:
     """Begin a restore and return the subject for its chunks."""
-    request = {**archive.request, "config": {**archive.request["config"], **config}}
+    request = {**snapshot.request, "config": {**snapshot.request["config"], **config}}
     response = await api.ok(f"STREAM.RESTORE.{stream}", request)
     subject: str = response["deliver_subject"]
     return subject
@@ -80,9 +80,9 @@ async def finish(api: Api, subject: str) -> Json:
     return checked((await api.nc.request(subject, b"", TIMEOUT_S)).data)
 
 
-async def restore(api: Api, stream: str, archive: Archive, **config: Any) -> Json:
-    subject = await begin(api, stream, archive, **config)
-    return await send(api, subject, archive.data) or await finish(api, subject)
+async def restore(api: Api, stream: str, snapshot: Snapshot, **config: Any) -> Json:
+    subject = await begin(api, stream, snapshot, **config)
+    return await send(api, subject, snapshot.data) or await finish(api, subject)
 
 
 def checked(data: bytes) -> Json:

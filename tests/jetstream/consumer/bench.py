@@ -83,10 +83,10 @@ class Bench:
         self.reactor = Reactor(asyncio.get_running_loop(), self.failures.append)
         self.scheduler = Scheduler(self.reactor, self.clock)
         self.sublist = SubList()
-        self.outlet = AccountPublisher(self.reactor, self.sublist)
+        self.publisher = AccountPublisher(self.reactor, self.sublist)
         self.store = MemStore(limits or Limits())
-        self.core = StreamReaders("S", self.store, self.outlet, self.scheduler)
-        self.core.allow_removals(True)
+        self.readers = StreamReaders("S", self.store, self.publisher, self.scheduler)
+        self.readers.allow_removals(True)
         self.events = Events()
         self.inbox: list[Delivery] = []
         self.engines: list[ConsumerEngine] = []
@@ -107,7 +107,7 @@ class Bench:
             options = ConsumerOptions(AckPolicy(settings.ack_policy), settings.max_deliver)
             store = MemoryConsumerStore(options)
             store.set_starting_sequence(start - 1)
-        engine = ConsumerEngine(self.core, name, settings, store, self.events)
+        engine = ConsumerEngine(self.readers, name, settings, store, self.events)
         for subject, sink in (
             (f"$JS.ACK.S.{name}.>", engine.ack_sink),
             (f"$JS.ACK.*.*.S.{name}.>", engine.ack_sink),
@@ -140,13 +140,13 @@ class Bench:
         """Store a durable message on each subject and return the last sequence."""
         for subject in subjects:
             self.store.append(subject, headers, data, self.clock.now_ns)
-        self.core.durable(self.store.durable_sequence)
+        self.readers.durable(self.store.durable_sequence)
         return self.store.durable_sequence
 
     def publish(
         self, subject: str, data: bytes = b"", reply: str | None = None, headers: bytes = b""
     ) -> int:
-        return self.outlet.publish(
+        return self.publisher.publish(
             subject.encode(), data, None if reply is None else reply.encode(), headers
         )
 
@@ -201,6 +201,6 @@ class Bench:
     def close(self) -> None:
         for engine in self.engines:
             engine.stop()
-        self.core.close()
+        self.readers.close()
         self.scheduler.close()
         self.reactor.close()

@@ -46,24 +46,24 @@ def test_while_it_is_counted(
 
         for at in stored:
             append(at)
-        backlog = PendingCursor(store.log)
-        backlog.begin_at(start, filters)
+        cursor = PendingCursor(store.log)
+        cursor.begin_at(start, filters)
         counted_at = len(stored)
-        is_counted = backlog.count_slice(counted_at, SLICE)
+        is_counted = cursor.count_slice(counted_at, SLICE)
         for is_new, at in events:
             if is_new:
                 append(at)
                 if is_wanted(SUBJECTS[at % (5 if are_few else 200)]):
-                    backlog.tell_appeared(store.log.last_sequence)
+                    cursor.tell_appeared(store.log.last_sequence)
             elif live:
                 sequence = sorted(live)[at % len(live)]
                 if is_wanted(live.pop(sequence)):
-                    backlog.tell_vanished(sequence)
+                    cursor.tell_vanished(sequence)
                 await store.delete(sequence)
-            is_counted = is_counted or backlog.count_slice(store.log.last_sequence, SLICE)
+            is_counted = is_counted or cursor.count_slice(store.log.last_sequence, SLICE)
         while not is_counted:
-            is_counted = backlog.count_slice(store.log.last_sequence, SLICE)
+            is_counted = cursor.count_slice(store.log.last_sequence, SLICE)
         right = sum(sequence >= start and is_wanted(text) for sequence, text in live.items())
-        assert backlog.num_pending(store.log.last_sequence) == right
+        assert cursor.num_pending(store.log.last_sequence) == right
 
     asyncio.run(run())

@@ -84,7 +84,7 @@ async def in_time(
 
 def letters(served: Served) -> list[dict[str, str]]:
     """Return the headers of the stored dead letters."""
-    log = served.account.stream("DEAD").core.log
+    log = served.account.stream("DEAD").readers.log
     found = []
     for sequence in range(1, log.last_sequence + 1):
         if not log.has(sequence):
@@ -96,7 +96,7 @@ def letters(served: Served) -> list[dict[str, str]]:
 
 
 def loaded(stream: Stream, sequence: int = 1) -> StoredMessage:
-    message = stream.core.log.load(sequence)
+    message = stream.readers.log.load(sequence)
     assert message is not None
     return message
 
@@ -188,14 +188,14 @@ async def test_a_work_queue_keeps_the_message_until_the_copy_is_taken(
         for reply in replies[:2]:
             served.acknowledge(reply, b"+TERM")
         served.acknowledge(replies[2])
-        await eventually(lambda: stream.core.log.msgs == 2)
+        await eventually(lambda: stream.readers.log.msgs == 2)
         for seconds in (0.2, 1, 5, 40):
             let_pass(served, seconds)
             await eventually(lambda: owed(stream.consumer("C")) == 2)
         await served.account.stream("DEAD").purge()
-        await in_time(served, eventually, lambda: stream.core.log.msgs == 1, 40)
+        await in_time(served, eventually, lambda: stream.readers.log.msgs == 1, 40)
         await served.account.stream("DEAD").purge()
-        await in_time(served, eventually, lambda: stream.core.log.msgs == 0, 40)
+        await in_time(served, eventually, lambda: stream.readers.log.msgs == 0, 40)
     told = [record for record in caplog.records if "dead letter" in record.getMessage()]
     assert len(told) == 1
     assert "maximum messages exceeded" in told[0].getMessage()
@@ -307,7 +307,7 @@ async def test_a_consumer_that_lets_go_of_its_dead_letters(
     await eventually(lambda: consumer.store.tracker.terminated)
     await served.consumer(stream, metadata={}, max_deliver=1)
     await eventually(lambda: owed(consumer) == 0)
-    await eventually(lambda: stream.core.log.msgs == 1)  # a.2 stays, as in nats-server
+    await eventually(lambda: stream.readers.log.msgs == 1)  # a.2 stays, as in nats-server
 
 
 async def test_another_subject_from_now_on(served: Served, eventually: Eventually) -> None:

@@ -371,8 +371,8 @@ async def test_what_is_not_visible_is_not_delivered(bench: Bench) -> None:
     bench.store.append("a", None, b"", 1)
     bench.store.append("b", None, b"", 1)
     await bench.settle()
-    assert engine.num_pending == 0 or bench.core.visible == 2
-    bench.core.durable(2)
+    assert engine.num_pending == 0 or bench.readers.visible == 2
+    bench.readers.durable(2)
     assert await bench.take_messages() == [(1, 1, 1, 1), (1, 2, 2, 0)]
 
 
@@ -415,7 +415,7 @@ async def test_replay_as_it_was_published(bench: Bench) -> None:
 
 
 async def test_messages_that_are_gone_are_passed_by(bench: Bench) -> None:
-    bench.core.close()
+    bench.readers.close()
     store_bench = Bench(Limits(max_msgs=2))
     engine = store_bench.engine()
     store_bench.listen("inbox")

@@ -40,7 +40,7 @@ async def test_a_work_queue(
     bench: Bench, policy: AckPolicy, acked: int | None, remaining: list[int]
 ) -> None:
     """An acked message is removed before the ack is answered; without acks delivery removes it."""
-    bench.core.set_retention("workqueue")
+    bench.readers.set_retention("workqueue")
     bench.engine(EngineSettings(stream="S", ack_policy=policy))
     bench.listen("inbox")
     bench.append(*"abcd")
@@ -54,7 +54,7 @@ async def test_a_work_queue(
 
 async def test_interest(bench: Bench) -> None:
     """A message is removed when all interested consumers acked it, not after max_deliver."""
-    bench.core.set_retention("interest")
+    bench.readers.set_retention("interest")
     settings = EngineSettings(stream="S", max_deliver=1, ack_wait_ns=SECOND_NS)
     bench.engine(settings)
     other = bench.engine(EngineSettings(stream="S", filters=("b", "c")), name="F")
@@ -111,12 +111,12 @@ async def test_blocks_that_are_not_in_memory(bench: Bench, tmp_path: Path) -> No
     await store.close()
     store = await FileStore.open(volume, tmp_path / "msgs", Limits(), os.urandom, options)
     assert sum(not block.has_arrays for block in store.log.all_blocks) > 5
-    core = StreamReaders(
+    readers = StreamReaders(
         "S", store, AccountPublisher(bench.reactor, bench.sublist), bench.scheduler
     )
     state = MemoryConsumerStore(ConsumerOptions())
     settings = EngineSettings(stream="S", filters=("s.1", "s.3"), ack_wait_ns=SECOND_NS)
-    engine = ConsumerEngine(core, "C", settings, state, Events())
+    engine = ConsumerEngine(readers, "C", settings, state, Events())
     bench.engines.append(engine)
     bench.listen("inbox")
     engine.start(1)
@@ -131,7 +131,7 @@ async def test_blocks_that_are_not_in_memory(bench: Bench, tmp_path: Path) -> No
     await pull_all(bench, engine, len(wanted))
     assert [got.numbers[1] for got in bench.inbox] == wanted
     engine.stop()
-    core.close()
+    readers.close()
     await store.close()
     await volume.close()
 

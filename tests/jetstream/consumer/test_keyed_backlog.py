@@ -197,7 +197,7 @@ async def test_the_last_of_each_subject_first(bench: Bench) -> None:
 
 @pytest.mark.parametrize("retention", ["interest", "workqueue"])
 async def test_what_waits_is_needed_after_a_restart_too(bench: Bench, retention: str) -> None:
-    bench.core.set_retention(retention)
+    bench.readers.set_retention(retention)
     store = MemoryConsumerStore(ConsumerOptions(AckPolicy.EXPLICIT))
     engine = bench.engine(KEYED, store=store)
     bench.listen("inbox")
@@ -209,7 +209,7 @@ async def test_what_waits_is_needed_after_a_restart_too(bench: Bench, retention:
     assert [bench.store.log.has(n) for n in (1, 2, 3, 4)] == [True, True, False, True]
     engine.stop()
     again = bench.engine(KEYED, name="D", start=5, store=store)
-    bench.core.recheck_soon()
+    bench.readers.recheck_soon()
     await bench.settle()
     assert [again.is_needed(n) for n in (1, 2, 4)] == [True, True, True]
     assert [bench.store.log.has(n) for n in (1, 2, 3, 4)] == [True, True, False, True]
@@ -270,7 +270,7 @@ async def test_a_restart_goes_on_where_it_was(tmp_path: Path, eventually: Eventu
         served.ask("C", b"10")
         await eventually(lambda: len(served.received) == 2)
         served.acknowledge(served.received[1][1])
-        await eventually(lambda: stream.core.log.msgs == 3)
+        await eventually(lambda: stream.readers.log.msgs == 3)
         first = served.received[0][1]
     async with serving(tmp_path) as served:
         stream = await served.stream(retention="workqueue")

@@ -137,7 +137,7 @@ class Both:
             self.store.force_update(state)
             self.engine = self.start()
         elif name == "recount":
-            bench.core.failed(StoreFull())
+            bench.readers.failed(StoreFull())
         await self.compare()
 
     async def compare(self) -> None:

@@ -303,7 +303,7 @@ async def test_messages_wait_for_a_consumer_that_is_offline(
             stream = served.account.stream("S")
             assert set(stream.consumers) == {"D"}
             await served.publish("a.1")
-            await eventually(lambda: not stream.core.is_rechecking)
+            await eventually(lambda: not stream.readers.is_rechecking)
             assert stream.store.state().msgs == 101
             listed = await ask(served, "CONSUMER.LIST.S")
             assert list(listed["offline"]) == ["C"]
@@ -414,7 +414,7 @@ async def test_what_is_needed_outlives_a_restart(
         await eventually(lambda: stream.store.state().msgs == 2)
     async with serving(tmp_path) as served:
         stream = await served.stream(retention=retention)
-        await eventually(lambda: not stream.core.is_rechecking)
+        await eventually(lambda: not stream.readers.is_rechecking)
         assert stream.store.state().msgs == 2
         consumer = stream.consumer("C")
         await consumer.counted()

@@ -105,7 +105,7 @@ class Served:
         return sequence
 
     def seen(self) -> list[Seen]:
-        log = account_of(self.jetstream).stream("S").core.log
+        log = account_of(self.jetstream).stream("S").readers.log
         found = []
         for sequence in range(log.first_sequence, log.last_sequence + 1):
             if log.has(sequence):
@@ -118,7 +118,7 @@ class Served:
     async def settled(self) -> None:
         stream = account_of(self.jetstream).stream("S")
         await stream.store.synced()
-        await eventually_within(lambda: stream.core.visible == stream.core.log.last_sequence)
+        await eventually_within(lambda: stream.readers.visible == stream.readers.log.last_sequence)
         schedules, delays = self.scheduled.schedules, self.scheduled.delays
         await eventually_within(lambda: not schedules.is_busy and not delays.is_busy)
 

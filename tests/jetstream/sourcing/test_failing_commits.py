@@ -26,16 +26,16 @@ async def test_what_was_lost_comes_again_once(kind: str) -> None:
         copy = await create(jetstream, "C", **filled)
         published = 0
         for _ in range(FAILURES):
-            rollbacks = copy.core.rollbacks
+            rollbacks = copy.readers.rollbacks
             disk.fail("pwrite", errno.ENOSPC, path=".blk")
             for _ in range(PUBLISHED):
                 published += 1
                 await publish(jetstream, "o", b"%d" % published)
-            await eventually_within(lambda before=rollbacks: copy.core.rollbacks > before)
-            await eventually_within(lambda last=published: copy.core.visible == last, 20)
+            await eventually_within(lambda before=rollbacks: copy.readers.rollbacks > before)
+            await eventually_within(lambda last=published: copy.readers.visible == last, 20)
         messages = [await copy.store.load(at) for at in range(1, published + 1)]
         assert [message.data for message in messages] == [
             b"%d" % number for number in range(1, published + 1)
         ]
         await asyncio.sleep(0)
-        assert copy.core.log.last_sequence == published
+        assert copy.readers.log.last_sequence == published

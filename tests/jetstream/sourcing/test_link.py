@@ -158,8 +158,8 @@ async def listening(bench: Bench, stream: Stream, requests: int = 1) -> None:
 
 
 async def stored(stream: Stream, last: int) -> None:
-    await eventually_within(lambda: stream.core.visible >= last)
-    assert stream.core.visible == last
+    await eventually_within(lambda: stream.readers.visible >= last)
+    assert stream.readers.visible == last
 
 
 async def test_a_message_that_is_missing_is_asked_for_again(bench: Bench) -> None:
@@ -220,7 +220,7 @@ async def test_flow_control_is_answered_with_what_is_durable(bench: Bench) -> No
     bench.origin.send(9)
     bench.origin.ask_flow("a")
     await eventually_within(lambda: bench.origin.flow)
-    assert stream.core.visible == 2
+    assert stream.readers.visible == 2
     assert bench.origin.flow == [
         b"NATS/1.0\r\nNats-Last-Consumer: 2\r\nNats-Last-Stream: 9\r\n\r\n"
     ]

@@ -118,7 +118,7 @@ async def stored(stream: Stream) -> list[Message]:
     state = stream.store.state()
     found: list[Message] = []
     for sequence in range(state.first_sequence, state.last_sequence + 1):
-        if sequence and stream.core.log.has(sequence):
+        if sequence and stream.readers.log.has(sequence):
             message = await stream.store.load(sequence)
             found.append((message.sequence, message.subject, message.data))
     return found
@@ -128,7 +128,7 @@ async def settle(jetstream: JetStream, model: Model) -> None:
     mirror, source = (account_of(jetstream).stream(name) for name in "MS")
     wanted = max(model.mirror, default=0)
     await eventually_within(
-        lambda: mirror.core.visible >= wanted and source.core.visible == len(model.source)
+        lambda: mirror.readers.visible >= wanted and source.readers.visible == len(model.source)
     )
 
 
@@ -138,7 +138,7 @@ async def check(jetstream: JetStream, model: Model) -> None:
     assert await stored(origin) == as_listed(model.origin)
     assert await stored(mirror) == as_listed(model.mirror)
     for sequence, _, _ in await stored(mirror):
-        if origin.core.log.has(sequence):
+        if origin.readers.log.has(sequence):
             assert await mirror.store.load(sequence) == await origin.store.load(sequence)
     assert [each[1:] for each in await stored(source)] == model.source
     for at, sequence in enumerate(model.sourced, 1):

@@ -69,7 +69,7 @@ class TestFinding:
             made = await create(jetstream, "S", subjects=["s"], sources=sources)
             for number, subject in enumerate(("o.a", "o.b", "o.a", "s"), 1):
                 await publish(jetstream, subject)
-                await eventually_within(lambda number=number: made.core.visible == number)
+                await eventually_within(lambda number=number: made.readers.visible == number)
             yield made
             await account_of(jetstream).delete_stream("S")
 

@@ -71,8 +71,8 @@ class Bench:
             self.account = server.accounts["$G"]
         self.scheduler = Scheduler(self.reactor, self.clock)
         self.store = store
-        self.core = StreamReaders("S", store, self.account.outlet, self.scheduler)
-        self.ingest = Ingest(self.core, settings, usage)
+        self.readers = StreamReaders("S", store, self.account.publisher, self.scheduler)
+        self.ingest = Ingest(self.readers, settings, usage)
         self.ingest.resume()
         self.received: list[Received] = []
         self._numbers = itertools.count(1)
@@ -93,7 +93,7 @@ class Bench:
         return reply
 
     def publish_block(self, subject: str, data: bytes, block: bytes, reply: str = "") -> None:
-        taken = self.account.outlet.publish(
+        taken = self.account.publisher.publish(
             subject.encode(), data, reply.encode() if reply else None, block
         )
         assert taken == 1
@@ -127,7 +127,7 @@ class Bench:
 
     async def close(self) -> None:
         self.ingest.close()
-        self.core.close()
+        self.readers.close()
         await self.store.close()
         self.scheduler.close()
         if self.server is None:

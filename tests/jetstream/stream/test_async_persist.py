@@ -27,7 +27,7 @@ async def publish_and_lose_power(disk: FaultyDisk, mode: PersistMode) -> None:
     await create(jetstream, "S", persist_mode=mode)
     for number in range(50):
         assert (await publish(jetstream, "S", DATA))["seq"] == number + 1
-    assert account_of(jetstream).stream("S").core.visible == 50
+    assert account_of(jetstream).stream("S").readers.visible == 50
     await end_other_tasks()
     jetstream.scheduler.close()
     jetstream.reactor.close()

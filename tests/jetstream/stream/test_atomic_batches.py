@@ -253,7 +253,7 @@ async def test_a_commit_that_fails_leaves_nothing_of_a_batch(eventually: Eventua
         reply = put(bench, "b", 2, "s.a", Nats_Batch_Commit="1")
         answer = json.loads(await bench.answer(reply))
         assert answer["error"]["err_code"] == 10023
-        assert bench.store.log.last_sequence == bench.core.visible == 1
+        assert bench.store.log.last_sequence == bench.readers.visible == 1
         assert len(bench.ingest.message_ids) == 0
         while True:  # until the store has looked for space
             await bench.answer(put(bench, "b", 1, "s.a", Nats_Msg_Id="1"))

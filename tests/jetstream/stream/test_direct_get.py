@@ -199,7 +199,7 @@ async def test_it_is_allowed_or_not(jetstream: JetStream) -> None:
     account, stream = account_of(jetstream).account, account_of(jetstream).stream("S")
 
     def is_served(subject: bytes) -> bool:
-        return bool(account.outlet.publish(subject, b"", b"_INBOX.any", b""))
+        return bool(account.publisher.publish(subject, b"", b"_INBOX.any", b""))
 
     await update(stream, allow_direct=False)
     assert not is_served(b"$JS.API.DIRECT.GET.S.s.1")

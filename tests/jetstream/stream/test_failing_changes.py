@@ -12,8 +12,8 @@ from natsd.jetstream.errors import ApiError
 from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.errors import StoreError
-from tests.jetstream.archive.test_restoring import restore, take
 from tests.jetstream.serving import account_of, create, publish, serving, update
+from tests.jetstream.snapshot.test_restoring import restore, take
 
 
 async def fail(*_given: Any) -> None:
@@ -66,14 +66,14 @@ async def test_a_restore_that_cannot_keep_to_the_limits(
     async with serving(tmp_path) as jetstream:
         stream = await create(jetstream, "S", subjects=["s"])
         await publish(jetstream, "s", b"x")
-        archive = await take(jetstream)
+        snapshot = await take(jetstream)
         account = account_of(jetstream)
         await account.delete_stream("S")
         with monkeypatch.context() as failing:
             failing.setattr(Stream, "keep_to_limits", fail)
-            assert (await restore(jetstream, *archive))["error"]["err_code"] == 10062
+            assert (await restore(jetstream, *snapshot))["error"]["err_code"] == 10062
         assert "S" not in account.streams
         assert not stream.directory.exists()
         assert account.info().storage == 0
-        assert "error" not in await restore(jetstream, *archive)
+        assert "error" not in await restore(jetstream, *snapshot)
         assert account.info().storage > 0

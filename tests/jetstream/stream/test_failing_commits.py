@@ -25,7 +25,7 @@ async def test_publishers_hear_that_the_disk_is_full(eventually: Eventually) -> 
         again = bench.publish("s.a", b"x", Nats_Msg_Id="1")
         for reply in [*replies, again]:
             assert json.loads(await bench.answer(reply))["error"] == FULL
-        assert bench.core.visible == 1
+        assert bench.readers.visible == 1
         assert bench.ingest.message_ids.last == "first"
         assert len(bench.ingest.message_ids) == 1
         assert [message.subject for message in bench.received][1:] == [*replies, again]

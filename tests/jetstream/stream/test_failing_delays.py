@@ -82,7 +82,7 @@ async def test_a_fast_batch_ends_without_a_pub_ack() -> None:
         await eventually_within(lambda: publisher.told("B") and len(publisher.told("A")) == 2)
         assert errors(publisher.told("A")) == [FULL, 10208]  # of an unknown batch
         assert publisher.told("B") == [{"stream": "S", "seq": 5, "batch": "B", "count": 2}]
-        assert account_of(jetstream).stream("S").core.log.msgs == 4
+        assert account_of(jetstream).stream("S").readers.log.msgs == 4
 
 
 async def test_a_commit_that_came_meanwhile_is_no_success() -> None:

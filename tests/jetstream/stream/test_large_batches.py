@@ -78,7 +78,7 @@ async def test_a_disk_that_is_full_leaves_nothing_of_it() -> None:
         after = bench.publish("s.a")
         for reply in (committed, after):
             assert "error" in json.loads(await bench.answer(reply))
-        assert bench.store.log.last_sequence == bench.core.visible == 1
+        assert bench.store.log.last_sequence == bench.readers.visible == 1
         assert len(bench.ingest.message_ids) == 0
 
 

@@ -41,7 +41,7 @@ class Program:
                 self.stored.add(subject)
         self.clock.now_ns += 3605 * SECOND_NS
         last = 3 * SUBJECTS
-        while stream.core.visible < last:
+        while stream.readers.visible < last:
             jetstream.scheduler._timer_over()  # type: ignore[attr-defined]  # the loop's timer
             await asyncio.sleep(0)
 

@@ -33,7 +33,7 @@ async def test_a_message_is_stored_and_acknowledged() -> None:
         message = bench.store.load_cached(2)
         assert message is not None
         assert (message.subject, message.data, message.time_ns) == ("s.b", b"two", bench.clock())
-        assert bench.core.visible == 2
+        assert bench.readers.visible == 2
 
 
 async def test_the_domain_stands_in_the_ack() -> None:
@@ -45,10 +45,10 @@ async def test_the_domain_stands_in_the_ack() -> None:
 async def test_a_file_acknowledges_what_is_on_disk(tmp_path: Path) -> None:
     async with file_bench(tmp_path) as bench:
         replies = [bench.publish("s.a", b"%d" % number) for number in range(50)]
-        assert bench.core.visible == 0
+        assert bench.readers.visible == 0
         for number, reply in enumerate(replies, 1):
             assert json.loads(await bench.answer(reply)) == {"stream": "S", "seq": number}
-        assert bench.core.visible == bench.store.durable_sequence == 50
+        assert bench.readers.visible == bench.store.durable_sequence == 50
         assert [message.subject for message in bench.received] == replies
 
 
@@ -56,7 +56,7 @@ async def test_nobody_who_wants_no_ack_gets_one(eventually: Eventually) -> None:
     async with memory_bench(no_ack=True) as bench:
         reply = bench.publish("s.a")
         bench.publish("s.a", Nats_Expected_Stream="other")
-        await eventually(lambda: bench.core.visible == 1)
+        await eventually(lambda: bench.readers.visible == 1)
         assert bench.answers_to(reply) == []
         assert bench.ingest.num_unanswered == 0
 
@@ -251,7 +251,7 @@ async def test_a_rollup_of_many_is_answered_when_they_are_gone(tmp_path: Path, v
         assert json.loads(await bench.answer(first))["seq"] == 301
         assert bench.contents() == {301: "s.a", 302: "s.b"}
         assert json.loads(await bench.answer(second))["seq"] == 302
-        assert bench.core.visible >= 301
+        assert bench.readers.visible >= 301
 
 
 async def test_the_server_has_no_room() -> None:
@@ -298,6 +298,6 @@ async def test_a_publish_of_the_server_itself() -> None:
 async def test_a_paused_stream_takes_nothing() -> None:
     async with memory_bench() as bench:
         bench.ingest.pause()
-        assert bench.account.outlet.publish(b"s.a", b"") == 0
+        assert bench.account.publisher.publish(b"s.a", b"") == 0
         bench.ingest.resume()
         await bench.store_all("s.a")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from natsd.jetstream.archive.offline import write_archive
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.snapshot.offline import write_snapshot
 from natsd.spark.jobs.audit import add_arguments, audit
 from natsd.spark.jobs.audit_findings import Audited
 from natsd.store.crypto.keys import OperatorKeys
@@ -165,7 +165,7 @@ def test_replicas_that_are_alike_are_clean(spark: SparkSession, tmp_path: Path) 
     snapshot = tmp_path / "snapshot"
     with snapshot.open("wb") as out:
         where = roots[0] / "$G/streams/ORDERS"
-        write_archive(RealDisk(), where, out, OperatorKeys(), os.urandom, lambda *_: None)
+        write_snapshot(RealDisk(), where, out, OperatorKeys(), os.urandom, lambda *_: None)
     found = audit(spark, [*roots, third, snapshot], keys=key)
     assert (found.findings, found.unread, found.compared) == ([], [], MESSAGES)
 

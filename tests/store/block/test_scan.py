@@ -8,7 +8,7 @@
 - Sequences must increase where the scan finds records again behind damage.
 - Preallocated zeros are the end.
 
-See docs/store.md, "When a disk has lied", and natsd/store/block/scan.pyx.
+See docs/store.md, "Damaged files", and natsd/store/block/scan.pyx.
 """
 
 from concurrent.futures import ThreadPoolExecutor

@@ -260,7 +260,7 @@ class JournalModel(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         self.do(Sweep(self.log))
-        assert self.log.subjects.ghosts == 0
+        assert self.log.subjects.empty_subjects == 0
 
     # ---- reading
 

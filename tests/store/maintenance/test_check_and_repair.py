@@ -1,7 +1,7 @@
 """`natsd store check` finds all damage; after `natsd store repair` a volume is clean.
 
 Damage is reported with file, offset and sequence. `natsd store repair DIR` sets the damaged bytes
-aside and reports what it did (docs/store.md, "When a disk has lied").
+aside and reports what it did (docs/store.md, "Damaged files").
 """
 
 import asyncio

@@ -1,12 +1,12 @@
-"""A damaged archive, or any bytes: the entries that can be read are a prefix of the written ones.
+"""A damaged snapshot, or any bytes: the entries that can be read are a prefix of the written ones.
 
-Input: bytes written over an archive, piece by piece: place (2 bytes), length (1), the bytes. An
-input that begins with 0xff is an archive itself, one with 0xfe is packed into frames first.
+Input: bytes written over a snapshot, piece by piece: place (2 bytes), length (1), the bytes. An
+input that begins with 0xff is a snapshot itself, one with 0xfe is packed into frames first.
 """
 
-from natsd.store.backup.archive import ArchiveReader, ArchiveWriter
 from natsd.store.backup.snappy_frames import FramePacker, FrameUnpacker
-from natsd.store.errors import DamagedEncoding, ForeignArchive
+from natsd.store.backup.snapshot_file import SnapshotReader, SnapshotWriter
+from natsd.store.errors import DamagedEncoding, ForeignSnapshot
 
 MODULES = [
     "natsd.store.codec.records",
@@ -17,7 +17,7 @@ PART_BYTES = 500
 
 
 def written(entries: list[tuple[str, bytes]]) -> bytes:
-    writer = ArchiveWriter()
+    writer = SnapshotWriter()
     parts = [writer.begin(), *(writer.entry(*entry) for entry in entries), writer.end()]
     return b"".join(parts)
 
@@ -28,14 +28,14 @@ ENTRIES = [
     ("msgs/000001.blk", b"one two three four " * 4000),
     ("msgs/state.json", b"{}"),
 ]
-ARCHIVE = written(ENTRIES)
+SNAPSHOT = written(ENTRIES)
 SEEDS = [
     b"",
     b"\x00\x00\x01\x00",  # the identifier
     b"\x00\x0a\x08" + bytes(8),  # a frame's number
     b"\x00\x17\x03\xff\xff\xff",  # a frame's length
     b"\x00\x20\xff" + bytes(255),
-    b"\xff" + ARCHIVE[:900],
+    b"\xff" + SNAPSHOT[:900],
     b"\xff\xff\x06\x00\x00S2sTwO",
     b"\xff" + bytes(300),
     b"\xfe" + bytes(1024),
@@ -55,15 +55,15 @@ def check(data: bytes) -> None:
         wounded = wound(data)
         found, is_whole = read(wounded)
         assert found == ENTRIES[: len(found)]
-        assert is_whole or wounded != ARCHIVE
+        assert is_whole or wounded != SNAPSHOT
         assert not is_whole or found == ENTRIES
 
 
 def wound(data: bytes) -> bytes:
-    wounded = bytearray(ARCHIVE)
+    wounded = bytearray(SNAPSHOT)
     while len(data) > 3:
-        at = int.from_bytes(data[:2], "big") % len(ARCHIVE)
-        noise = data[3 : 3 + data[2]][: len(ARCHIVE) - at]
+        at = int.from_bytes(data[:2], "big") % len(SNAPSHOT)
+        noise = data[3 : 3 + data[2]][: len(SNAPSHOT) - at]
         wounded[at : at + len(noise)] = noise
         data = data[3 + data[2] :]
     return bytes(wounded)
@@ -71,12 +71,12 @@ def wound(data: bytes) -> bytes:
 
 def read(data: bytes) -> tuple[list[tuple[str, bytes]], bool]:
     """Return the entries before the first error, and whether there was none."""
-    reader = ArchiveReader()
+    reader = SnapshotReader()
     found: list[tuple[str, bytes]] = []
     try:
         for at in range(0, len(data), PART_BYTES):
             found += reader.feed(data[at : at + PART_BYTES])
         reader.finish()
-    except (DamagedEncoding, ForeignArchive):
+    except (DamagedEncoding, ForeignSnapshot):
         return found, False
     return found, True

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from natsd.jetstream.archive.contents import ArchivedConsumer, ConsumerImage, StreamImage
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.stream import StreamState
 from natsd.jetstream.schedules.delays import DelayedEntry
+from natsd.jetstream.snapshot.contents import ConsumerImage, SnapshotConsumer, StreamImage
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.info import state_of
 from natsd.store.backup.frozen_store import FrozenStore
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class TakenStream:
     """A frozen stream that must be released.
 
-    `frozen` holds its stores by the names of their directories, in the order of an archive.
+    `frozen` holds its stores by the names of their directories, in the order of a snapshot.
     """
 
     frozen: dict[str, FrozenStore]
@@ -117,10 +117,10 @@ async def _consumers(stream: "Stream") -> list[ConsumerImage]:
     for consumer in list(stream.consumers.values()):
         if consumer.directory is not None:
             asset = consumer.asset
-            archived = ArchivedConsumer(
+            found = SnapshotConsumer(
                 name=consumer.name, config=asset.config, created=asset.created, resume=asset.resume
             )
-            images.append(ConsumerImage(archived, consumer.store.tracker.encode()))
+            images.append(ConsumerImage(found, consumer.store.tracker.encode()))
             await asyncio.sleep(0)
     return images
 

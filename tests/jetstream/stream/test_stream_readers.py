@@ -29,7 +29,7 @@ class Watcher:
         self.calls = 0
         self.recounts = 0
         self.reader = CallbackReader(self)
-        bench.core.add_reader(self.reader, filters)
+        bench.readers.add_reader(self.reader, filters)
         self.recount()
 
     def wants(self, subject: str) -> bool:
@@ -47,7 +47,7 @@ class Watcher:
 
     def recount(self) -> None:
         self.recounts += 1
-        visible = self.bench.core.visible
+        visible = self.bench.readers.visible
         contents = self.bench.contents().items()
         self.pending = {
             sequence
@@ -64,7 +64,7 @@ class Watcher:
 
 
 def change_filters(bench: Bench, reader: Reader, filters: Sequence[str]) -> None:
-    bench.core.change_filters(reader, at_once(bench.core.list_filters(filters)))
+    bench.readers.change_filters(reader, at_once(bench.readers.list_filters(filters)))
 
 
 async def test_filtered_readers_hear_what_they_match() -> None:
@@ -82,7 +82,7 @@ async def test_filtered_readers_hear_what_they_match() -> None:
         assert one.pending == {1, 6}
         assert both.pending == {1, 4, 6}
         change_filters(bench, one.reader, ["s.c"])
-        bench.core.remove_reader(both.reader)
+        bench.readers.remove_reader(both.reader)
         await bench.store_all("s.c", "s.a.1")
         assert 7 in one.pending
         assert 8 not in both.pending
@@ -94,14 +94,14 @@ async def test_filters_that_are_being_listed_concern_nobody(
 ) -> None:
     """Filters that are being listed give no notifications and no interest, and can be removed."""
     async with memory_bench() as bench:
-        bench.core.set_retention("interest")
+        bench.readers.set_retention("interest")
         other = Watcher(bench, "s.1.x", "s.999.x")
         many = [f"s.{number}.*" for number in range(1000)]
-        steps = bench.core.list_filters(many)
+        steps = bench.readers.list_filters(many)
         for _ in range(steps_taken):
             next(steps, None)
-        assert not bench.core.has_interest("s.0.x")
-        assert bench.core.readers_of("s.1.x") == [other.reader]
+        assert not bench.readers.has_interest("s.0.x")
+        assert bench.readers.readers_of("s.1.x") == [other.reader]
         await bench.store_all("s.1.x", "s.999.x")
         assert other.pending == {1, 2}
         other.ack(1)
@@ -117,13 +117,13 @@ async def test_filters_that_are_being_listed_concern_nobody(
 async def test_filters_that_go_concern_nobody_at_once(eventually: Eventually) -> None:
     """A removed reader's filters have no effect any more, although they leave the SubList later."""
     async with memory_bench() as bench:
-        bench.core.set_retention("interest")
+        bench.readers.set_retention("interest")
         many = [f"s.{number}.*" for number in range(5000)]
         leaver, other = Watcher(bench, *many), Watcher(bench, "s.0.x", "s.4999.x")
         await bench.store_all("s.0.x", "s.1.x")
-        bench.core.remove_reader(leaver.reader)
-        assert not bench.core.has_interest("s.1.x")
-        assert bench.core.has_interest("s.0.x")
+        bench.readers.remove_reader(leaver.reader)
+        assert not bench.readers.has_interest("s.1.x")
+        assert bench.readers.has_interest("s.0.x")
         await bench.store_all("s.4999.x")
         assert leaver.pending == {1, 2}
         assert other.pending == {1, 3}
@@ -139,10 +139,10 @@ async def test_filters_that_go_concern_nobody_at_once(eventually: Eventually) ->
 async def test_a_stream_may_end_while_filters_go() -> None:
     async with memory_bench() as bench:
         leaver = Watcher(bench, *(f"s.{number}.*" for number in range(5000)))
-        steps = bench.core.list_filters([f"s.*.{number}" for number in range(1000)])
+        steps = bench.readers.list_filters([f"s.*.{number}" for number in range(1000)])
         next(steps)
-        bench.core.remove_reader(leaver.reader)
-        bench.core.close()
+        bench.readers.remove_reader(leaver.reader)
+        bench.readers.close()
         steps.close()
 
 
@@ -164,7 +164,7 @@ async def test_hungry_readers_are_called_when_there_is_something(eventually: Eve
         await eventually(lambda: some.calls == 1)
         assert everything.calls == 1
         everything.reader.await_more()
-        bench.core.remove_reader(everything.reader)
+        bench.readers.remove_reader(everything.reader)
         await bench.store_all("s.b")
         assert everything.calls == 1
 
@@ -194,20 +194,20 @@ async def test_an_emptied_stream_is_counted_anew(eventually: Eventually) -> None
 
 async def test_a_work_queue_removes_what_was_acknowledged() -> None:
     async with memory_bench() as bench:
-        bench.core.set_retention("workqueue")
+        bench.readers.set_retention("workqueue")
         watcher = Watcher(bench, "s.a")
         await bench.store_all("s.a", "s.b", "s.a")
         watcher.ack(1)
         watcher.ack(7)
         assert bench.contents() == {2: "s.b", 3: "s.a"}
-        bench.core.remove_reader(watcher.reader)
+        bench.readers.remove_reader(watcher.reader)
         await bench.store_all("s.b")
         assert bench.contents() == {2: "s.b", 3: "s.a", 4: "s.b"}
 
 
 async def test_interest_keeps_what_somebody_still_needs() -> None:
     async with memory_bench() as bench:
-        bench.core.set_retention("interest")
+        bench.readers.set_retention("interest")
         one, other = Watcher(bench, "s.a"), Watcher(bench)
         await bench.store_all("s.a", "s.b", "s.a")
         one.ack(1)
@@ -219,7 +219,7 @@ async def test_interest_keeps_what_somebody_still_needs() -> None:
 
 async def test_without_interest_nothing_is_stored() -> None:
     async with memory_bench(duplicate_window_ns=10**9) as bench:
-        bench.core.set_retention("interest")
+        bench.readers.set_retention("interest")
         assert await bench.ask("s.a", Nats_Msg_Id="one") == {"stream": "S", "seq": 1}
         again = {"stream": "S", "seq": 1, "duplicate": True}
         assert await bench.ask("s.a", Nats_Msg_Id="one") == again
@@ -228,39 +228,42 @@ async def test_without_interest_nothing_is_stored() -> None:
         assert await bench.ask("s.b") == {"stream": "S", "seq": 3}
         assert bench.contents() == {3: "s.b"}
         assert watcher.pending == {3}
-        assert (bench.core.has_interest("s.b"), bench.core.has_interest("s.a")) == (True, False)
+        assert (bench.readers.has_interest("s.b"), bench.readers.has_interest("s.a")) == (
+            True,
+            False,
+        )
 
 
 async def test_a_stream_that_begins_or_ends_loses_nothing(eventually: Eventually) -> None:
     async with memory_bench() as bench:
         watcher = Watcher(bench)
         await bench.store_all("s.a", "s.a", "s.a")
-        bench.core.remove_reader(watcher.reader)
+        bench.readers.remove_reader(watcher.reader)
         bench.ingest.pause()
-        bench.core.set_retention("interest")
+        bench.readers.set_retention("interest")
         first, second = Watcher(bench, "s.b"), Watcher(bench, "s.>")
         second.ack(1)
-        bench.core.remove_reader(first.reader)
-        assert bench.core.is_rechecking
+        bench.readers.remove_reader(first.reader)
+        assert bench.readers.is_rechecking
         assert len(bench.contents()) == 3
         bench.ingest.resume()
-        await eventually(lambda: not bench.core.is_rechecking)
+        await eventually(lambda: not bench.readers.is_rechecking)
         assert bench.contents() == {2: "s.a", 3: "s.a"}
 
 
 @pytest.mark.parametrize("change", ["remove", "filter"])
 async def test_interest_that_ends_is_noticed(change: str, eventually: Eventually) -> None:
     async with memory_bench() as bench:
-        bench.core.set_retention("interest")
+        bench.readers.set_retention("interest")
         keeper, leaver = Watcher(bench, "s.keep"), Watcher(bench, "s.>")
         for _ in range(700):
             bench.publish("s.leave")
         await bench.store_all("s.keep")
         if change == "remove":
-            bench.core.remove_reader(leaver.reader)
+            bench.readers.remove_reader(leaver.reader)
         else:
             change_filters(bench, leaver.reader, ["s.keep"])
-        await eventually(lambda: not bench.core.is_rechecking)
+        await eventually(lambda: not bench.readers.is_rechecking)
         assert bench.contents() == {701: "s.keep"}
         assert keeper.pending == {701}
 
@@ -269,19 +272,19 @@ async def test_what_nobody_asked_for_stays_when_retention_becomes_interest(
     eventually: Eventually,
 ) -> None:
     async with memory_bench() as bench:
-        bench.core.set_retention("limits")
+        bench.readers.set_retention("limits")
         reader, other = Watcher(bench, "s.a"), Watcher(bench, "s.b")
         await bench.store_all("s.a", "s.b", "s.c", "s.a")
         reader.ack(1)
-        bench.core.set_retention("interest")
-        await eventually(lambda: not bench.core.is_rechecking)
+        bench.readers.set_retention("interest")
+        await eventually(lambda: not bench.readers.is_rechecking)
         assert bench.contents() == {2: "s.b", 3: "s.c", 4: "s.a"}
         other.ack(2)
-        bench.core.recheck_soon()
-        await eventually(lambda: not bench.core.is_rechecking)
+        bench.readers.recheck_soon()
+        await eventually(lambda: not bench.readers.is_rechecking)
         assert bench.contents() == {3: "s.c", 4: "s.a"}
-        bench.core.remove_reader(other.reader)
-        await eventually(lambda: not bench.core.is_rechecking)
+        bench.readers.remove_reader(other.reader)
+        await eventually(lambda: not bench.readers.is_rechecking)
         assert bench.contents() == {4: "s.a"}
 
 
@@ -297,16 +300,16 @@ async def test_what_is_not_in_memory_is_fetched_to_be_removed(
         watcher.acked, watcher.pending, watcher.calls = set(), set(), 0
         watcher.recount = lambda: None  # type: ignore[method-assign]  # nothing is in memory
         watcher.reader = CallbackReader(watcher)
-        bench.core.add_reader(watcher.reader, ["s.1"])
-        bench.core.set_retention("interest")
-        bench.core.recheck_soon()
-        await eventually(lambda: not bench.core.is_rechecking)
+        bench.readers.add_reader(watcher.reader, ["s.1"])
+        bench.readers.set_retention("interest")
+        bench.readers.recheck_soon()
+        await eventually(lambda: not bench.readers.is_rechecking)
         left = range(2, 101, 3)
         log = bench.store.log
         assert [number for number in range(1, 102) if log.has(number)] == list(left)
         for sequence in left:
             watcher.ack(sequence)
-        await eventually(lambda: not bench.core.is_rechecking)
+        await eventually(lambda: not bench.readers.is_rechecking)
         assert bench.store.state().msgs == 0
 
 
@@ -334,7 +337,7 @@ async def test_readers_always_know_what_is_pending(data: st.DataObject) -> None:
                 watcher = data.draw(st.sampled_from(watchers))
                 if step == "remove":
                     watchers.remove(watcher)
-                    bench.core.remove_reader(watcher.reader)
+                    bench.readers.remove_reader(watcher.reader)
                 else:
                     watcher.filters = tuple(data.draw(filters))
                     change_filters(bench, watcher.reader, watcher.filters)

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.jetstream.account import JetStreamAccount
-from natsd.jetstream.archive import restoring, sending
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
+from natsd.jetstream.snapshot import restoring, sending
 from natsd.store.codec.records import StoredMessage
 from natsd.store.disk.real_disk import RealDisk
 from tests.jetstream.serving import account_of, ask, create, publish, serving
@@ -31,7 +31,7 @@ async def request(jetstream: JetStream, subject: str, body: Any) -> Json:
 
 
 async def take(jetstream: JetStream, **options: Any) -> tuple[Json, bytes]:
-    """Take a snapshot and return the response and the archive."""
+    """Take a snapshot and return the response and the snapshot."""
     client = account_of(jetstream).account.internal_client
     parts: list[bytes] = []
     ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -121,9 +121,9 @@ def test_whatever_it_went_through_it_comes_back(
             expected = await messages(jetstream)
             state = stream.store.state()
             consumer = stream.consumer("C").store.state()
-            archive = await take(jetstream, chunk_size=1024)
+            snapshot = await take(jetstream, chunk_size=1024)
         async with serving(root / "b", **options) as jetstream:
-            assert "error" not in await restore(jetstream, *archive, size=5000)
+            assert "error" not in await restore(jetstream, *snapshot, size=5000)
             stream = account_of(jetstream).stream("S")
             assert await messages(jetstream) == expected
             assert stream.store.state().last_sequence == state.last_sequence

@@ -1,4 +1,4 @@
-"""Construction of a stream's directory from the entries of an archive, before it is served.
+"""Construction of a stream's directory from the entries of a snapshot, before it is served.
 
     entries ──▶ StreamBuilder ──▶ <somewhere>.new/  meta.json  msgs/  delayed/  obs/
                                                     duplicates.db
@@ -24,18 +24,6 @@ from typing import TypeVar
 import msgspec
 
 from natsd.core.steps import Steps, run_cooperatively
-from natsd.jetstream.archive.contents import (
-    CONSUMER_META,
-    CONSUMER_STATE,
-    CONSUMERS,
-    IDS,
-    META,
-    STATE,
-    ArchivedConsumer,
-    decode_state,
-    tracker_of,
-)
-from natsd.jetstream.archive.delayed import check_delayed
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.consumer.files import STATE as CONSUMER_DIRECTORY
 from natsd.jetstream.consumer.files import consumer_directory
@@ -44,6 +32,18 @@ from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.models.stream import Storage, StreamConfig
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length, is_valid_asset_name
+from natsd.jetstream.snapshot.contents import (
+    CONSUMER_META,
+    CONSUMER_STATE,
+    CONSUMERS,
+    IDS,
+    META,
+    STATE,
+    SnapshotConsumer,
+    decode_state,
+    tracker_of,
+)
+from natsd.jetstream.snapshot.delayed import check_delayed
 from natsd.jetstream.stream.duplicates_file import keep_duplicates
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.limits import UNCOUNTED_BYTES, is_compressed
@@ -62,7 +62,7 @@ from natsd.store.store import Limits
 
 M = TypeVar("M", bound=Model)
 ConsumerCheck = Callable[
-    [ArchivedConsumer, StreamConfig, Mapping[str, ConsumerConfig]], Steps[None]
+    [SnapshotConsumer, StreamConfig, Mapping[str, ConsumerConfig]], Steps[None]
 ]
 """Check whether the stream may have the consumer beside the given ones; raises ApiError."""
 
@@ -94,7 +94,7 @@ class StreamBuilder:
         self._stores: dict[str, FileStore] = {}  # by the names of their directories
         self._live_bytes: Counter[str] = Counter()  # of the blocks taken so far, by directory
         self._ended: set[str] = set()
-        self._consumer: ArchivedConsumer | None = None
+        self._consumer: SnapshotConsumer | None = None
         self._consumers: dict[str, ConsumerConfig] = {}
         self._message_ids = b""
 
@@ -127,7 +127,7 @@ class StreamBuilder:
         part, _, rest = name.partition("/")
         if not self._stores:
             if name != META:
-                raise DamagedEncoding(f"the archive begins with {name!r}")
+                raise DamagedEncoding(f"the snapshot begins with {name!r}")
             await self._take_stream(body)
         elif MESSAGES in self._ended or part in self._ended:
             raise DamagedEncoding(f"{name!r} stands behind the end of the messages")
@@ -140,7 +140,7 @@ class StreamBuilder:
         elif name.startswith(CONSUMERS) and name.endswith(CONSUMER_STATE):
             await self._take_consumer_state(body)
         else:
-            raise DamagedEncoding(f"the archive holds {name!r}, which is not known here")
+            raise DamagedEncoding(f"the snapshot holds {name!r}, which is not known here")
 
     async def finish(self) -> StreamAsset:
         """Finish after the last entry and return the stream's configuration and creation time.
@@ -148,7 +148,7 @@ class StreamBuilder:
         Raises DamagedEncoding if entries are missing; StoreError, OSError.
         """
         if not self._ended or self._ended != self._stores.keys() or self._consumer is not None:
-            raise DamagedEncoding("the archive is not whole")
+            raise DamagedEncoding("the snapshot is not whole")
         if DELAYED in self._stores:
             await check_delayed(self._stores[DELAYED], self.asset.config.name)
         for store in self._stores.values():
@@ -173,7 +173,7 @@ class StreamBuilder:
                 raise DamagedEncoding("stream names do not match")
             asset = asset.model_copy(update={"config": self._config})
         if asset.config.name != self._place.name or asset.config.storage is not Storage.FILE:
-            raise DamagedEncoding("the archive is not of a file stream of that name")
+            raise DamagedEncoding("the snapshot is not of a file stream of that name")
         self.asset = asset
         limits = Limits(uncounted_bytes=UNCOUNTED_BYTES[Storage.FILE])
         self._stores[MESSAGES] = await self._open(MESSAGES, limits)
@@ -194,7 +194,7 @@ class StreamBuilder:
     async def _take_messages(self, name: str, body: bytes, *, is_end: bool) -> None:
         if name not in self._stores:
             if not self.asset.config.allow_msg_schedules:
-                raise DamagedEncoding("messages wait in the archive: it takes allow_msg_schedules")
+                raise DamagedEncoding("messages wait in the snapshot: it takes allow_msg_schedules")
             self._stores[name] = await self._open(name, Limits())
         if is_end:
             self._take_end(name, body)
@@ -222,7 +222,7 @@ class StreamBuilder:
         return 0 if store is None else store.log.msgs
 
     async def _take_consumer(self, body: bytes) -> None:
-        consumer = _decode(ArchivedConsumer, body)
+        consumer = _decode(SnapshotConsumer, body)
         name = consumer.name
         if self._consumer is not None or name in self._consumers:
             raise DamagedEncoding(f"consumer {name!r} is out of place")
@@ -248,7 +248,7 @@ class StreamBuilder:
 
     # Functions that run in threads
 
-    def _write_consumer(self, consumer: ArchivedConsumer, tracker: ConsumerTracker) -> None:
+    def _write_consumer(self, consumer: SnapshotConsumer, tracker: ConsumerTracker) -> None:
         disk = self._volume.disk
         directory = consumer_directory(self.directory, consumer.name)
         make_directories(disk, directory)
@@ -274,4 +274,4 @@ def _decode(model: type[M], body: bytes) -> M:
     try:
         return decode(model, body)
     except InvalidJson as error:
-        raise DamagedEncoding(f"the archive is not understood: {error}") from None
+        raise DamagedEncoding(f"the snapshot is not understood: {error}") from None

@@ -2,7 +2,7 @@
 
     ◀── a chunk, on $JS.SNAPSHOT.RESTORE.<stream>.<id>, with a reply subject
     ──▶ an empty answer: the next chunk may come; or an error: the restore has ended
-    ◀── an empty message: the archive is complete
+    ◀── an empty message: the snapshot is complete
     ──▶ the answer to a create: the stream exists, or the reason why it does not
 
 Promise
@@ -27,17 +27,17 @@ from typing import Final
 
 from natsd.accounts import Account
 from natsd.core.routing import InvalidSubject
-from natsd.jetstream.archive.builder import StreamBuilder
-from natsd.jetstream.archive.transfer_memory import Pace, Share
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.response import ErrorBody
 from natsd.jetstream.models.responses import StreamCreateResponse
 from natsd.jetstream.models.stream import StreamInfo
+from natsd.jetstream.snapshot.builder import StreamBuilder
+from natsd.jetstream.snapshot.transfer_memory import Pace, Share
 from natsd.jetstream.stream.publishing import Usage
 from natsd.jetstream.stream.state import Alarm, Scheduler
-from natsd.store.backup.archive import ArchiveReader
 from natsd.store.backup.snappy_frames import REPEATED_BYTES_MIN
+from natsd.store.backup.snapshot_file import SnapshotReader
 from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import is_out_of_space
 from natsd.store.errors import StoreError, StoreFull
@@ -81,7 +81,7 @@ class Restoring:
         self._install = install
         self._share = share
         self._pace = Pace(scheduler.now_ns())
-        self._reader = ArchiveReader()
+        self._reader = SnapshotReader()
         self._queue = deque[tuple[str | None, bytes]]()
         self._queued_bytes = 0
         self._pending_bytes = 0  # of an entry that is not complete yet
@@ -97,7 +97,7 @@ class Restoring:
         self._subscription = self._client.subscribe(subject, self._received)
 
     async def run(self) -> bool:
-        """Receive the archive and install the stream; return whether the stream exists now.
+        """Receive the snapshot and install the stream; return whether the stream exists now.
 
         Raises the errors of removing files.
         """

@@ -1,4 +1,4 @@
-"""Archives with right checksums and false contents: each is refused whole, or harmless.
+"""Snapshots with right checksums and false contents: each is refused whole, or harmless.
 
 Restored data is published, delivered and reported like all other data: nothing in it may begin a
 line of the protocol, stop a start, or take more memory than its size.
@@ -16,24 +16,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.jetstream.archive.offline import NotPossible, read_archive
 from natsd.jetstream.jetstream import JetStream
+from natsd.jetstream.snapshot.offline import NotPossible, read_snapshot
 from natsd.store.block.blocks import MsgBlock, Scan
 from natsd.store.crypto.keys import OperatorKeys
 from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import DamagedEncoding, StoreError
-from tests.jetstream.archive.hostile import (
+from tests.jetstream.serving import ACCOUNT, account_of, create, publish, serving
+from tests.jetstream.snapshot.hostile import (
     Entry,
     Record,
-    archive_of,
     block_of,
     consumer_entries,
     messages_of,
+    snapshot_of,
     stream_entry,
     whole,
 )
-from tests.jetstream.archive.test_restoring import request, restore, snapshots_of
-from tests.jetstream.serving import ACCOUNT, account_of, create, publish, serving
+from tests.jetstream.snapshot.test_restoring import request, restore, snapshots_of
 from tests.store.crash import TORTURE
 from tests.waiting import eventually_within
 
@@ -122,7 +122,7 @@ async def refused(directory: Path, data: bytes) -> str:
 
 
 def test_what_is_well_formed_is_no_damage() -> None:
-    """The maker makes valid blocks, so that archives are refused for their false contents only."""
+    """The maker makes valid blocks, so that snapshots are refused for their false contents only."""
     image, size = block_of([GOOD, Record(b"s.2", b"NATS/1.0\r\nA: b\r\n\r\n", b"x")])
     scan = Scan(image)
     assert scan.readable and not scan.damage
@@ -194,12 +194,12 @@ async def test_consumers(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", STATES)
 async def test_states(tmp_path: Path, kind: str) -> None:
     records = [GOOD, GOOD]
-    await refused(tmp_path, archive_of(stream_entry(), *messages_of(records, **STATES[kind])))
+    await refused(tmp_path, snapshot_of(stream_entry(), *messages_of(records, **STATES[kind])))
 
 
 @pytest.mark.parametrize("kind", OUT_OF_PLACE)
 async def test_entries_out_of_place(tmp_path: Path, kind: str) -> None:
-    await refused(tmp_path, archive_of(*OUT_OF_PLACE[kind]))
+    await refused(tmp_path, snapshot_of(*OUT_OF_PLACE[kind]))
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
@@ -222,8 +222,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", CONFIGURATIONS)
 def test_offline_configurations_keep_to_the_rules(tmp_path: Path, kind: str) -> None:
-    """An offline restore checks the archive's configuration, since no request carries one."""
-    data = archive_of(stream_entry(**CONFIGURATIONS[kind]), *messages_of([GOOD]))
+    """An offline restore checks the snapshot's configuration, since no request carries one."""
+    data = snapshot_of(stream_entry(**CONFIGURATIONS[kind]), *messages_of([GOOD]))
     refused_offline(tmp_path, data)
 
 
@@ -233,11 +233,11 @@ def test_offline_consumers_keep_to_the_rules(tmp_path: Path, kind: str) -> None:
 
 
 def refused_offline(directory: Path, data: bytes) -> None:
-    path, root = directory / "archive", directory / "store"
+    path, root = directory / "snapshot", directory / "store"
     path.write_bytes(data)
     (root / ACCOUNT).mkdir(parents=True)
-    with path.open("rb") as archive, pytest.raises((NotPossible, DamagedEncoding, StoreError)):
-        read_archive(RealDisk(), archive, root, ACCOUNT, OperatorKeys(), bytes, lambda *_: None)
+    with path.open("rb") as snapshot, pytest.raises((NotPossible, DamagedEncoding, StoreError)):
+        read_snapshot(RealDisk(), snapshot, root, ACCOUNT, OperatorKeys(), bytes, lambda *_: None)
     assert not [each for each in root.rglob("*") if each.name in ("S", "meta.json")]
 
 
@@ -268,11 +268,11 @@ ENTRIES = st.one_of(
 def test_whatever_is_in_it(
     tmp_path_factory: pytest.TempPathFactory, parts: list[Sequence[Entry]], begins_well: bool
 ) -> None:
-    """Any archive is refused, or gives a stream that is served, before and after a restart."""
+    """Any snapshot is refused, or gives a stream that is served, before and after a restart."""
     entries = [entry for part in parts for entry in part]
     if begins_well:
         entries = [stream_entry(), *(each for each in entries if each[0] != "meta.json")]
-    asyncio.run(restored_or_not(tmp_path_factory.mktemp("hostile"), archive_of(*entries)))
+    asyncio.run(restored_or_not(tmp_path_factory.mktemp("hostile"), snapshot_of(*entries)))
 
 
 async def restored_or_not(directory: Path, data: bytes) -> None:

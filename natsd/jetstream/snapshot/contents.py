@@ -1,4 +1,4 @@
-"""The entries of a stream's archive (store/archive.py), and their order.
+"""The entries of a stream's snapshot, and their order.
 
     meta.json                    the stream: configuration, creation time
     obs/<n>/meta.json            each consumer: name, configuration, creation time …
@@ -41,7 +41,7 @@ IDS: Final = "ids.db"
 STATE: Final = "state.json"
 
 
-class ArchivedConsumer(Model):
+class SnapshotConsumer(Model):
     """Content of `obs/<n>/meta.json`."""
 
     name: str = ""
@@ -59,7 +59,7 @@ class ArchivedConsumer(Model):
 class ConsumerImage:
     """A consumer and its encoded state."""
 
-    consumer: ArchivedConsumer
+    consumer: SnapshotConsumer
     state: bytes
 
 
@@ -82,7 +82,7 @@ class StreamImage:
 
 
 class MessageCount:
-    """Names for the blocks of one store in an archive, and totals of their messages."""
+    """Names for the blocks of one store in a snapshot, and totals of their messages."""
 
     def __init__(self, store: str, state: StoreState) -> None:
         self._store = store

@@ -1,6 +1,6 @@
-"""Well-formed archives with right checksums and false contents, as an attacker would restore.
+"""Well-formed snapshots with right checksums and false contents, as an attacker would restore.
 
-archive_of(stream_entry(), block_entry([record("s.1")]), state_entry(...))
+snapshot_of(stream_entry(), block_entry([record("s.1")]), state_entry(...))
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from natsd.jetstream.archive.contents import tracker_of
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
-from natsd.store.backup.archive import ArchiveWriter
+from natsd.jetstream.snapshot.contents import tracker_of
 from natsd.store.backup.block_images import BLOCK_BYTES_LIMIT, closed_bytes
+from natsd.store.backup.snapshot_file import SnapshotWriter
 from natsd.store.block.blocks import MsgBlock, copy_messages
 from natsd.store.log.message_log import MessageLog
 
@@ -34,8 +34,8 @@ class Record(NamedTuple):
     expires_ns: int = 0
 
 
-def archive_of(*entries: Entry) -> bytes:
-    writer = ArchiveWriter()
+def snapshot_of(*entries: Entry) -> bytes:
+    writer = SnapshotWriter()
     return b"".join([writer.begin(), *(writer.entry(*entry) for entry in entries), writer.end()])
 
 
@@ -75,5 +75,5 @@ def consumer_entries(name: str = "C", number: int = 0, **config: Any) -> list[En
 
 
 def whole(records: Sequence[Record], *between: Entry) -> bytes:
-    """Return an archive of a stream with these messages."""
-    return archive_of(stream_entry(), *between, *messages_of(records))
+    """Return a snapshot of a stream with these messages."""
+    return snapshot_of(stream_entry(), *between, *messages_of(records))

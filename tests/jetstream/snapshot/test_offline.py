@@ -1,4 +1,4 @@
-"""`natsd store snapshot` and `restore`: archives in the server's format, without a server."""
+"""`natsd store snapshot` and `restore`: snapshots in the server's format, without a server."""
 
 from __future__ import annotations
 
@@ -70,16 +70,16 @@ def test_from_one_directory_to_another(
     """The two directories may have different keys, or none."""
     expected = asyncio.run(fill(tmp_path / "a", **(KEYS if is_encrypted else {})))
     keys = ["--key-file", str(key_file(tmp_path))]
-    before, archive = contents(tmp_path / "a"), tmp_path / "S.archive"
-    arguments = [*(keys if is_encrypted else []), str(directory_of(tmp_path / "a")), str(archive)]
+    before, snapshot = contents(tmp_path / "a"), tmp_path / "S.snapshot"
+    arguments = [*(keys if is_encrypted else []), str(directory_of(tmp_path / "a")), str(snapshot)]
     assert main(["store", "snapshot", *arguments]) == 0
     told = capsys.readouterr().out
-    assert told == f"S: 97 messages, 1 consumers written to {archive}\n"
+    assert told == f"S: 97 messages, 1 consumers written to {snapshot}\n"
     assert contents(tmp_path / "a") == before
     target = tmp_path / "b" / "jetstream"
     target.mkdir(parents=True)
     keys = [] if is_encrypted else keys
-    assert main(["store", "restore", "--json", *keys, str(archive), str(target)]) == 0
+    assert main(["store", "restore", "--json", *keys, str(snapshot), str(target)]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary == {"stream": "S", "messages": 97, "consumers": 1, "delayed": 0, "damage": []}
     assert asyncio.run(serve(tmp_path / "b", **({} if is_encrypted else KEYS))) == expected
@@ -87,10 +87,14 @@ def test_from_one_directory_to_another(
 
 def test_refusals_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asyncio.run(fill(tmp_path))
-    root, directory, archive = tmp_path / "jetstream", directory_of(tmp_path), tmp_path / "archive"
-    assert main(["store", "snapshot", str(directory), str(archive)]) == 0
+    root, directory, snapshot = (
+        tmp_path / "jetstream",
+        directory_of(tmp_path),
+        tmp_path / "snapshot",
+    )
+    assert main(["store", "snapshot", str(directory), str(snapshot)]) == 0
     cut = tmp_path / "cut"
-    cut.write_bytes(archive.read_bytes()[:-100])
+    cut.write_bytes(snapshot.read_bytes()[:-100])
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"\xff\x06\x00\x00S2sTwO" + bytes(100))
     before = contents(root)
@@ -98,11 +102,11 @@ def test_refusals_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     other = tmp_path / "other"
     other.mkdir()
     for arguments, text in (
-        (["snapshot", str(tmp_path), str(archive)], "is in no store directory"),
-        (["snapshot", str(root / ACCOUNT), str(archive)], "meta.json"),
+        (["snapshot", str(tmp_path), str(snapshot)], "is in no store directory"),
+        (["snapshot", str(root / ACCOUNT), str(snapshot)], "meta.json"),
         (["snapshot", str(directory), str(tmp_path / "none" / "x")], "No such file"),
-        (["restore", str(archive), str(root)], "exists"),
-        (["restore", str(cut), str(other)], "the archive"),
+        (["restore", str(snapshot), str(root)], "exists"),
+        (["restore", str(cut), str(other)], "the snapshot"),
         (["restore", str(foreign), str(other)], "made by nats-server"),
         (["restore", str(tmp_path / "none"), str(other)], "No such file"),
     ):
@@ -120,7 +124,7 @@ async def test_a_directory_in_use_is_refused(
 ) -> None:
     async with serving(tmp_path) as jetstream:
         await create(jetstream, "S", subjects=["s"])
-        arguments = ["store", "snapshot", str(directory_of(tmp_path)), str(tmp_path / "archive")]
+        arguments = ["store", "snapshot", str(directory_of(tmp_path)), str(tmp_path / "snapshot")]
         assert await asyncio.to_thread(main, arguments) == 1
     assert "is in use by process" in capsys.readouterr().err
 
@@ -131,10 +135,10 @@ def test_damage_is_told_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixtu
     data = bytearray(block.read_bytes())
     data[data.index(b"77" * 20)] ^= 1
     block.write_bytes(data)
-    archive = tmp_path / "archive"
-    assert main(["store", "snapshot", str(directory_of(tmp_path)), str(archive)]) == 1
+    snapshot = tmp_path / "snapshot"
+    assert main(["store", "snapshot", str(directory_of(tmp_path)), str(snapshot)]) == 1
     damage, summary = capsys.readouterr().out.splitlines()
     assert "message 78" in damage
-    assert summary == f"S: 96 messages, 1 consumers written to {archive}"
+    assert summary == f"S: 96 messages, 1 consumers written to {snapshot}"
     (tmp_path / "b").mkdir()
-    assert main(["store", "restore", str(archive), str(tmp_path / "b")]) == 0
+    assert main(["store", "restore", str(snapshot), str(tmp_path / "b")]) == 0

@@ -1,17 +1,17 @@
 """Read plans for snapshots of a stream, by `natsd store snapshot` or the `nats` CLI's backup.
 
-    orders.archive                        natsd store snapshot DIR orders.archive
+    orders.snapshot                        natsd store snapshot DIR orders.snapshot
     backup/backup.json  stream.tar.s2     nats stream backup ORDERS backup
 
 Promise
-- The driver reads and verifies the archive once, one entry at a time; a task reads only the frames
+- The driver reads and verifies the snapshot once, one entry at a time; a task reads only the frames
   of its own blocks.
-- Every message in an archive is live: removed messages are in no archive.
+- Every message in a snapshot is live: removed messages are in no snapshot.
 - A task yields only what the driver verified, else it raises StoreChanged: each block is identified
   by the XXH64 of its bytes, which the driver computes and the task computes again. Time, size and
   inode of the file are not compared: a copy in its place is as good, and a task does not notice
   damage outside of its own blocks.
-- An archive that nats-server made is refused (ForeignArchive, one line).
+- A snapshot that nats-server made is refused (ForeignSnapshot, one line).
 
 All functions block on the disk. They raise StoreNotReadable, StoreError, OSError.
 """
@@ -31,14 +31,14 @@ from natsd.spark.stored.stored_ranges import (
     StoreNotReadable,
     StorePlace,
 )
-from natsd.store.backup.archive_map import EntryPlace, map_archive
+from natsd.store.backup.snapshot_map import EntryPlace, map_snapshot
 from natsd.store.block.blocks import Scan
 from natsd.store.codec.records import checksum
 from natsd.store.errors import DamagedEncoding
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import StoreState
 
-# Same values as in natsd/jetstream/archive/contents.py.
+# Same values as in natsd/jetstream/snapshot/contents.py.
 META: Final = "meta.json"
 MESSAGES: Final = "msgs/"
 STATE: Final = "msgs/state.json"
@@ -47,7 +47,7 @@ BACKUP_FILE: Final = "stream.tar.s2"
 
 @dataclass(slots=True)
 class _Found:
-    """The parts of the archive that were read so far."""
+    """The parts of the snapshot that were read so far."""
 
     stream: str = ""
     config: dict[str, Any] = field(default_factory=dict)
@@ -55,54 +55,54 @@ class _Found:
     state: StoreState | None = None
 
 
-def find_archive(path: Path) -> Path | None:
-    """Return the archive at a path: a file, or the one in a backup's directory; None: neither."""
+def find_snapshot(path: Path) -> Path | None:
+    """Return the snapshot at a path: a file, or the one in a backup's directory; None: neither."""
     if path.is_file():
         return path
     return path / BACKUP_FILE if (path / BACKUP_FILE).is_file() else None
 
 
-def plan_archive(path: str | Path) -> StoredStreamPlan:
-    """Return the plan of the stream in an archive."""
-    return read_archive(Path(path))[0]
+def plan_snapshot(path: str | Path) -> StoredStreamPlan:
+    """Return the plan of the stream in a snapshot."""
+    return read_snapshot(Path(path))[0]
 
 
 def stream_of(path: str | Path) -> str:
-    """Return the name of the stream in an archive; only the first entry is read."""
-    archive = _archive(Path(path))
+    """Return the name of the stream in a snapshot; only the first entry is read."""
+    snapshot = _snapshot(Path(path))
     found = _Found()
-    with archive.open("rb") as file:
-        for entry, body in map_archive(file):
+    with snapshot.open("rb") as file:
+        for entry, body in map_snapshot(file):
             _take(found, entry, body)
             break
     if not found.stream:
-        raise DamagedEncoding(f"{archive} holds no stream")
+        raise DamagedEncoding(f"{snapshot} holds no stream")
     return found.stream
 
 
-def _archive(path: Path) -> Path:
-    archive = find_archive(path)
-    if archive is None:
-        raise StoreNotReadable(f"{path} is neither an archive nor a directory with {BACKUP_FILE}")
-    return archive
+def _snapshot(path: Path) -> Path:
+    snapshot = find_snapshot(path)
+    if snapshot is None:
+        raise StoreNotReadable(f"{path} is neither a snapshot nor a directory with {BACKUP_FILE}")
+    return snapshot
 
 
-def read_archive(path: Path) -> tuple[StoredStreamPlan, dict[str, Any]]:
-    """Return the plan and the configuration of the stream in an archive."""
-    archive = _archive(path)
+def read_snapshot(path: Path) -> tuple[StoredStreamPlan, dict[str, Any]]:
+    """Return the plan and the configuration of the stream in a snapshot."""
+    snapshot = _snapshot(path)
     found = _Found()
-    with archive.open("rb") as file:
+    with snapshot.open("rb") as file:
         try:
-            for entry, body in map_archive(file):
+            for entry, body in map_snapshot(file):
                 _take(found, entry, body)
         except (msgspec.MsgspecError, json.JSONDecodeError) as error:
-            raise DamagedEncoding(f"{archive} is not understood: {error}") from None
+            raise DamagedEncoding(f"{snapshot} is not understood: {error}") from None
     if found.state is None or not found.stream:
-        raise DamagedEncoding(f"{archive} holds no stream")
+        raise DamagedEncoding(f"{snapshot} holds no stream")
     parts, state = found.parts, found.state
     if sum(part.rows for part in parts) != state.msgs:
-        raise DamagedEncoding(f"{archive} does not hold what its state says")
-    place = StorePlace(found.stream, archive=str(archive.absolute()))
+        raise DamagedEncoding(f"{snapshot} does not hold what its state says")
+    place = StorePlace(found.stream, snapshot=str(snapshot.absolute()))
     first = parts[0].first if parts else state.last_sequence + 1
     return StoredStreamPlan(place, first, state.last_sequence, tuple(parts)), found.config
 
@@ -123,7 +123,7 @@ def part_of(entry: EntryPlace, body: bytes) -> BlockPart:
     sequences = SequenceSet(scan.sequences())
     first, last = sequences.first, sequences.last
     if not scan.readable or scan.damage or first is None or last is None:
-        raise DamagedEncoding(f"{entry.name} of the archive does not verify")
+        raise DamagedEncoding(f"{entry.name} of the snapshot does not verify")
     dead = SequenceSet()
     dead.add_range(first, last)
     dead.difference_update(sequences)

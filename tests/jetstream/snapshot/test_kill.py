@@ -19,7 +19,7 @@ from nats.errors import Error
 
 from tests.clients.target import GO_SERVER, ProcessTarget
 from tests.jetstream.behaviour.api import Api
-from tests.jetstream.behaviour.transfer import Archive, begin, finish, send, take
+from tests.jetstream.behaviour.transfer import Snapshot, begin, finish, send, take
 from tests.jetstream.serve import connect, kill, serve_files
 from tests.store.crash import TORTURE
 
@@ -32,7 +32,7 @@ ROUNDS = 4
 MESSAGES = 300
 
 
-async def restore_until_killed(server: ProcessTarget, archive: Archive, after_s: float) -> None:
+async def restore_until_killed(server: ProcessTarget, snapshot: Snapshot, after_s: float) -> None:
     """Begin a snapshot and a restore, and kill the server after `after_s` seconds."""
     nc = await connect(server)
     api = Api(nc)
@@ -41,8 +41,8 @@ async def restore_until_killed(server: ProcessTarget, archive: Archive, after_s:
         with contextlib.suppress(Error, OSError):
             await nc.subscribe("chunks")
             await api.ok("STREAM.SNAPSHOT.KEPT", {"deliver_subject": "chunks", "chunk_size": 1024})
-            subject = await begin(api, "S", archive)
-            await send(api, subject, archive.data, 8192)
+            subject = await begin(api, "S", snapshot)
+            await send(api, subject, snapshot.data, 8192)
             await finish(api, subject)
 
     transferring = asyncio.create_task(transfer())
@@ -68,11 +68,11 @@ async def test_restores_are_whole_or_nothing(tmp_path: Path) -> None:
         await api.create_consumer(name, "C")
         payload = chance.randbytes(2000)
         await asyncio.gather(*(api.publish(f"{name}.x", payload) for _ in range(MESSAGES)))
-    archive = await take(api, "S")
+    snapshot = await take(api, "S")
     await api.ok("STREAM.DELETE.S")
     await nc.close()
     for number in range(1, ROUNDS * TORTURE):
-        await restore_until_killed(server, archive, chance.uniform(0, 0.25))
+        await restore_until_killed(server, snapshot, chance.uniform(0, 0.25))
         keys = {"key": str(number), "prev_key": str(number - 1)}
         server = await asyncio.to_thread(serve_files, tmp_path, **keys)
         nc = await connect(server)

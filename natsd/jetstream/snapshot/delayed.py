@@ -1,4 +1,4 @@
-"""Check of an archive's delayed messages: each needs a due time and its own sequence.
+"""Check of a snapshot's delayed messages: each needs a due time and its own sequence.
 
 A start would not find a message without them (schedules/delays.py), and it would stay forever.
 """
@@ -19,7 +19,7 @@ async def check_delayed(store: LogStore, stream: str) -> None:
     log, seen, number = store.log, set[int](), 1
     last = log.last_sequence
     if log.msgs > WAITING_MAX:
-        raise DamagedEncoding("more messages wait in the archive than may")
+        raise DamagedEncoding("more messages wait in the snapshot than may")
     while number <= last:
         found: list[tuple[int, bytes, bytes, int]] = []
         try:
@@ -31,7 +31,7 @@ async def check_delayed(store: LogStore, stream: str) -> None:
         await asyncio.sleep(0)
     seen.discard(0)
     if len(seen) != log.msgs:
-        raise DamagedEncoding("messages wait in the archive that were never acknowledged so")
+        raise DamagedEncoding("messages wait in the snapshot that were never acknowledged so")
 
 
 def _sequence_of(stream: str, headers: bytes, time_ns: int) -> int:

@@ -25,9 +25,9 @@ from typing import Final
 
 from natsd.accounts import Account
 from natsd.core.routing import InvalidSubject
-from natsd.jetstream.archive.source import READ_AHEAD_BYTES, ArchiveSource
-from natsd.jetstream.archive.transfer_memory import Pace, Share
 from natsd.jetstream.models.requests import StreamSnapshotRequest
+from natsd.jetstream.snapshot.source import READ_AHEAD_BYTES, SnapshotSource
+from natsd.jetstream.snapshot.transfer_memory import Pace, Share
 from natsd.jetstream.stream.state import Alarm, Scheduler
 from natsd.store.errors import StoreError
 
@@ -68,7 +68,7 @@ class SnapshotSending:
         self,
         account: Account,
         scheduler: Scheduler,
-        source: ArchiveSource,
+        source: SnapshotSource,
         request: StreamSnapshotRequest,
         ack_prefix: str,
         share: Share,
@@ -89,7 +89,7 @@ class SnapshotSending:
         self.bytes_sent = 0
 
     async def run(self) -> str:
-        """Send the whole archive and return the status that ended it.
+        """Send the whole snapshot and return the status that ended it.
 
         Raises the errors of closing the source.
         """
@@ -135,7 +135,7 @@ class SnapshotSending:
         return COMPLETE
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        """Return the archive in chunks of equal size, except the last one."""
+        """Return the snapshot in chunks of equal size, except the last one."""
         size, rest = self._chunk_bytes, b""
         while part := await self._source.next_part():
             view = memoryview(part)

@@ -1,22 +1,22 @@
-"""The format of a stream's archive: named entries in order, each whole or refused.
+"""The format of a stream's snapshot: named entries in order, each whole or refused.
 
-    archive   snappy frames (snappy_frames.py) around a tar file (ustar)
+    snapshot   snappy frames (snappy_frames.py) around a tar file (ustar)
     tar       natsd                the first entry; it names the format: {"version": 1}
-              …                    the archived entries
+              …                    the entries of the snapshot
               end                  the last entry; it is empty
     entry     512 bytes of header │ body │ checksum u64 │ zeros to a multiple of 512
     checksum  XXH64 of the body, seeded with the XXH64 of the name and a zero byte, which in turn is
               seeded with the checksum of the entry before
 
 Tools that unpack snappy and tar show the entries, each with its checksum behind the body. Nothing
-in an archive is encrypted: a user who may take an archive may read the stream.
+in a snapshot is encrypted: a user who may take a snapshot may read the stream.
 
 Promise
 - A reader returns an entry only once the whole entry has come and its checksum verifies, together
   with all entries before it.
 - `finish` fails unless the end entry has come and nothing follows it.
 - One entry at a time is in memory, as a whole; an entry is at most ENTRY_BYTES_MAX long.
-- An archive that nats-server made raises another error than a damaged one.
+- A snapshot that nats-server made raises another error than a damaged one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Final
 
 from natsd.store.backup.snappy_frames import FramePacker, FrameUnpacker
 from natsd.store.codec.records import checksum
-from natsd.store.errors import DamagedEncoding, ForeignArchive
+from natsd.store.errors import DamagedEncoding, ForeignSnapshot
 
 VERSION_ENTRY: Final = "natsd"
 VERSION_BODY: Final = b'{"version":1}'
@@ -40,8 +40,8 @@ _FOREIGN: Final = ("meta.inf", "meta.sum")
 _MODE: Final = 0o600
 
 
-class ArchiveWriter:
-    """Writer of one archive, entry by entry.
+class SnapshotWriter:
+    """Writer of one snapshot, entry by entry.
 
     The calls may compress many bytes, so each may take a while. They must come from one thread at a
     time.
@@ -52,7 +52,7 @@ class ArchiveWriter:
         self._chain = 0
 
     def begin(self) -> bytes:
-        """Return the first bytes of an archive."""
+        """Return the first bytes of a snapshot."""
         return self._frames.begin() + self.entry(VERSION_ENTRY, VERSION_BODY)
 
     def entry(self, name: str, body: bytes) -> bytes:
@@ -68,7 +68,7 @@ class ArchiveWriter:
         return self._frames.packing(*self._tar_entry(name, body))
 
     def end(self) -> bytes:
-        """Return the last bytes of an archive."""
+        """Return the last bytes of a snapshot."""
         return self._frames.packing(*self._tar_entry(END_ENTRY, b""), bytes(2 * _TAR_BYTES))()
 
     def _tar_entry(self, name: str, body: bytes) -> tuple[bytes, bytes, bytes]:
@@ -81,8 +81,8 @@ class ArchiveWriter:
         return info.tobuf(tarfile.USTAR_FORMAT), body, behind
 
 
-class ArchiveReader:
-    """Reader of an archive that arrives in parts, cut at any byte."""
+class SnapshotReader:
+    """Reader of a snapshot that arrives in parts, cut at any byte."""
 
     def __init__(self) -> None:
         self._frames = FrameUnpacker()
@@ -94,7 +94,7 @@ class ArchiveReader:
     def feed(self, part: bytes) -> list[tuple[str, bytes]]:
         """Return the names and bodies of the entries that this part completes.
 
-        May take a while. Raises DamagedEncoding, or ForeignArchive if nats-server made the archive.
+        May take a while. Raises DamagedEncoding, or ForeignSnapshot if nats-server made it.
         """
         return self.take(self._frames.feed(part))
 
@@ -114,15 +114,15 @@ class ArchiveReader:
         return len(self._pending)
 
     def finish(self) -> None:
-        """Check that the archive is complete; raise DamagedEncoding if it is not."""
+        """Check that the snapshot is complete; raise DamagedEncoding if it is not."""
         if not self._frames.is_between_frames:
-            raise DamagedEncoding("the archive is not whole")
+            raise DamagedEncoding("the snapshot is not whole")
         self.finish_entries()
 
     def finish_entries(self) -> None:
         """Check what `finish` checks, for a caller that unpacks the snappy frames itself."""
         if not self.is_ended or any(self._pending):
-            raise DamagedEncoding("the archive is not whole")
+            raise DamagedEncoding("the snapshot is not whole")
 
     def _entries(self) -> Iterator[tuple[str, bytes]]:
         while not self.is_ended and (entry := self._next()) is not None:
@@ -143,7 +143,7 @@ class ArchiveReader:
         if not self._is_opened and info.name != VERSION_ENTRY:
             _refuse(info.name)
         if not info.isreg() or not CHECKSUM.size <= info.size <= ENTRY_BYTES_MAX + CHECKSUM.size:
-            raise DamagedEncoding(f"the archive is damaged: {info.name!r} is no entry of one")
+            raise DamagedEncoding(f"the snapshot is damaged: {info.name!r} is no entry of one")
         end = _TAR_BYTES + info.size + -info.size % _TAR_BYTES
         if len(pending) < end:
             return None
@@ -151,7 +151,7 @@ class ArchiveReader:
         (written,) = CHECKSUM.unpack_from(pending, _TAR_BYTES + len(body))
         self._chain = _checksum(info.name, body, self._chain)
         if written != self._chain:
-            raise DamagedEncoding(f"the archive is damaged: {info.name!r} does not verify")
+            raise DamagedEncoding(f"the snapshot is damaged: {info.name!r} does not verify")
         del pending[:end]
         return info.name, body
 
@@ -160,18 +160,18 @@ def _header(data: bytes) -> tarfile.TarInfo:
     try:
         return tarfile.TarInfo.frombuf(data, "utf-8", "strict")
     except (tarfile.HeaderError, UnicodeDecodeError) as error:
-        raise DamagedEncoding(f"the archive is damaged: {error}") from None
+        raise DamagedEncoding(f"the snapshot is damaged: {error}") from None
 
 
 def _check_version(name: str, body: bytes) -> None:
     if name != VERSION_ENTRY or body != VERSION_BODY:
-        raise DamagedEncoding("the archive is of a version that is not known here")
+        raise DamagedEncoding("the snapshot is of a version that is not known here")
 
 
 def _refuse(name: str) -> None:
     if name in _FOREIGN:
-        raise ForeignArchive
-    raise DamagedEncoding("this is no archive of a stream")
+        raise ForeignSnapshot
+    raise DamagedEncoding("this is no snapshot of a stream")
 
 
 def _checksum(name: str, body: bytes, seed: int) -> int:

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from natsd.jetstream.api import snapshots
-from natsd.jetstream.archive import restoring
-from natsd.jetstream.archive.restoring import Restoring
-from natsd.jetstream.archive.sending import SnapshotSending
-from natsd.jetstream.archive.transfer_memory import PACE_BYTES, PACE_NS, Pace, TransferMemory
 from natsd.jetstream.jetstream import JetStream
-from natsd.store.backup.archive import ArchiveWriter
-from tests.jetstream.archive.test_restoring import request
+from natsd.jetstream.snapshot import restoring
+from natsd.jetstream.snapshot.restoring import Restoring
+from natsd.jetstream.snapshot.sending import SnapshotSending
+from natsd.jetstream.snapshot.transfer_memory import PACE_BYTES, PACE_NS, Pace, TransferMemory
+from natsd.store.backup.snapshot_file import SnapshotWriter
 from tests.jetstream.serving import account_of, ask, create, publish, serving
+from tests.jetstream.snapshot.test_restoring import request
 from tests.waiting import Eventually
 
 ENTRY_BYTES = 3 << 20
@@ -54,9 +54,9 @@ def transfers(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Any]]:
     return begun
 
 
-def part_of_an_archive() -> bytes:
-    """Return the first entry of an archive and a large entry whose end is missing."""
-    writer = ArchiveWriter()
+def part_of_a_snapshot() -> bytes:
+    """Return the first entry of a snapshot and a large entry whose end is missing."""
+    writer = SnapshotWriter()
     return (writer.begin() + writer.entry("msgs/000001.blk", bytes(ENTRY_BYTES)))[:-600]
 
 
@@ -77,7 +77,7 @@ async def test_an_aborted_restore_is_freed_at_once(
         client = account_of(jetstream).account.internal_client
         for number in range(4):
             subject = await begin_restore(jetstream, f"S{number}")
-            await ask(jetstream, subject, part_of_an_archive())
+            await ask(jetstream, subject, part_of_a_snapshot())
             assert jetstream.transfer_memory.held_bytes > ENTRY_BYTES // 2
             client.publish(subject, b"a chunk without a reply subject ends it")
             await eventually(lambda: not account_of(jetstream).transfers)
@@ -94,7 +94,7 @@ async def test_a_refused_restore_is_freed_at_once(
 ) -> None:
     async with serving(tmp_path) as jetstream:
         subject = await begin_restore(jetstream, "S")
-        await ask(jetstream, subject, b"no archive")
+        await ask(jetstream, subject, b"no snapshot")
         await eventually(lambda: not any(each() for each in transfers))
         assert jetstream.transfer_memory.held_bytes == 0
 
@@ -129,7 +129,7 @@ async def test_all_together_hold_no_more_than_their_limit(
         memory.limit_bytes = ENTRY_BYTES * 3 // 2
         first, second = [await begin_restore(jetstream, name) for name in ("A", "B")]
         for subject in (first, second):
-            ((_, answer),) = await ask(jetstream, subject, part_of_an_archive())
+            ((_, answer),) = await ask(jetstream, subject, part_of_a_snapshot())
         assert b'"err_code":10023' in answer
         await eventually(lambda: len(account_of(jetstream).transfers) == 1)
         memory.limit_bytes = memory.held_bytes
@@ -178,6 +178,6 @@ def test_a_share_that_is_closed_holds_nothing() -> None:
 async def test_transfers_that_end_with_the_server_hold_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path) as jetstream:
         subject = await begin_restore(jetstream, "S")
-        await ask(jetstream, subject, part_of_an_archive())
+        await ask(jetstream, subject, part_of_a_snapshot())
         await asyncio.sleep(0)
     assert jetstream.transfer_memory.held_bytes == 0

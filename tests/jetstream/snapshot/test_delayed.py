@@ -1,4 +1,4 @@
-"""Messages that wait for their `Nats-Delay`, through archives: none is lost, none comes twice."""
+"""Messages that wait for their `Nats-Delay`, through snapshots: none is lost, none comes twice."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from natsd.cli import main
-from natsd.jetstream.archive import delayed
 from natsd.jetstream.jetstream import JetStream
-from natsd.store.backup.archive import ArchiveReader, ArchiveWriter
+from natsd.jetstream.snapshot import delayed
 from natsd.store.backup.block_images import append_image, closed_bytes
+from natsd.store.backup.snapshot_file import SnapshotReader, SnapshotWriter
 from natsd.store.backup.snapshots import open_image
 from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import StoreError
 from natsd.store.file_store import FileStore
 from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
-from tests.jetstream.archive.test_restoring import Json, request, restore, snapshots_of, take
 from tests.jetstream.serving import ACCOUNT, account_of, create, publish, serving
+from tests.jetstream.snapshot.test_restoring import Json, request, restore, snapshots_of, take
 from tests.jetstream.stream.publishing import header_block
 from tests.store.damage import with_flipped_bit
 from tests.waiting import eventually_within
@@ -69,7 +69,7 @@ async def messages(jetstream: JetStream) -> list[StoredMessage]:
 
 
 def parts_of(data: bytes) -> dict[str, bytes]:
-    reader = ArchiveReader()
+    reader = SnapshotReader()
     entries = reader.feed(data)
     reader.finish()
     return dict(entries)
@@ -108,9 +108,9 @@ async def test_what_waits_comes_back_as_it_was(tmp_path: Path, options: dict[str
         await stream.delete_message(6)
         expected = await waiting(jetstream)
         assert len(expected) == 19
-        archive = await take(jetstream, chunk_size=1024)
+        snapshot = await take(jetstream, chunk_size=1024)
     async with serving(tmp_path / "b", **options) as jetstream:
-        assert "error" not in await restore(jetstream, *archive, size=5000)
+        assert "error" not in await restore(jetstream, *snapshot, size=5000)
         assert await waiting(jetstream) == expected
         assert not snapshots_of(account_of(jetstream))
         assert (await publish(jetstream, "s.now"))["seq"] == 41
@@ -136,10 +136,10 @@ async def test_what_became_due_meanwhile_comes_at_once(tmp_path: Path) -> None:
         await delay(jetstream, "s.late", b"last", "1h")
         plan = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "s.target"}
         await publish(jetstream, "s.plan", b"planned", header_block(plan))
-        archive = await take(jetstream)
+        snapshot = await take(jetstream)
         await account_of(jetstream).delete_stream("S")
     async with serving(tmp_path / "b") as jetstream:
-        await restore(jetstream, *archive)
+        await restore(jetstream, *snapshot)
         store = account_of(jetstream).stream("S").store
         await eventually_within(lambda: store.log.msgs >= 4)
         found = [(m.subject, m.data) for m in await messages(jetstream) if m.subject != "s.plan"]
@@ -176,13 +176,13 @@ async def test_one_that_becomes_due_is_in_one_part(tmp_path: Path) -> None:
                     await delay(jetstream, "s.z", b"%d" % sequence, "1h")
 
         writing = asyncio.create_task(write())
-        archives = []
+        snapshots = []
         for _ in range(25):
-            archives.append(parts_of((await take(jetstream))[1]))
+            snapshots.append(parts_of((await take(jetstream))[1]))
         is_ended = True
         await writing
     in_both = 0
-    for parts in archives:
+    for parts in snapshots:
         last = json.loads(parts["msgs/state.json"])["last_sequence"]
         there, late = messages_in(parts, "msgs"), messages_in(parts, "delayed")
         found = [message.sequence for message in there]
@@ -216,18 +216,18 @@ async def test_a_snapshot_that_fails_holds_nothing(
         await eventually_within(lambda: entries.log.msgs == 1)
 
 
-# Refused archives
+# Refused snapshots
 
 
 def packed(parts: dict[str, bytes]) -> bytes:
-    writer = ArchiveWriter()
+    writer = SnapshotWriter()
     return b"".join(
         [writer.begin(), *(writer.entry(*each) for each in parts.items()), writer.end()]
     )
 
 
 def entries(*headers: str) -> dict[str, bytes]:
-    """Return the parts of an archive that holds waiting messages with these headers."""
+    """Return the parts of a snapshot that holds waiting messages with these headers."""
     store = MemStore(Limits())
     for text in headers:
         store.append(b"s.x", f"NATS/1.0\r\n{text}\r\n\r\n".encode(), b"", 1)
@@ -259,8 +259,8 @@ async def test_what_nobody_would_find_is_refused(tmp_path: Path, headers: list[s
         await account_of(jetstream).delete_stream("S")
         meta, *rest = parts_of(data).items()
         for sample, text in ((headers, "never acknowledged"), ([GOOD], "")):
-            archive = packed(dict([meta, *entries(*sample).items(), *rest]))
-            answer = await restore(jetstream, response, archive)
+            snapshot = packed(dict([meta, *entries(*sample).items(), *rest]))
+            answer = await restore(jetstream, response, snapshot)
             assert text in answer.get("error", {"description": ""})["description"]
         assert len(await waiting(jetstream)) == 1
 
@@ -285,7 +285,7 @@ async def test_a_configuration_without_schedules_is_refused(tmp_path: Path) -> N
         assert not snapshots_of(account_of(jetstream))
 
 
-async def test_an_archive_without_the_end_of_what_waits_is_refused(tmp_path: Path) -> None:
+async def test_a_snapshot_without_the_end_of_what_waits_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as jetstream:
         response, data = await with_four(jetstream)
         parts = parts_of(data)
@@ -295,13 +295,13 @@ async def test_an_archive_without_the_end_of_what_waits_is_refused(tmp_path: Pat
 
 
 async def with_four(jetstream: JetStream) -> tuple[Json, bytes]:
-    """Return an archive with four waiting messages, of a stream that is deleted."""
+    """Return a snapshot with four waiting messages, of a stream that is deleted."""
     await create(jetstream, "S", **SETTINGS)
     for number in range(4):
         await delay(jetstream, "s.x", b"%d" % number, "1h")
-    archive = await take(jetstream)
+    snapshot = await take(jetstream)
     await account_of(jetstream).delete_stream("S")
-    return archive
+    return snapshot
 
 
 # Without a server
@@ -331,12 +331,12 @@ def test_offline(is_encrypted: bool, tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "key").write_text("a key")
     keys = ["--key-file", str(tmp_path / "key")] if is_encrypted else []
     expected = asyncio.run(fill(tmp_path / "a", **options))
-    archive, target = tmp_path / "S.archive", tmp_path / "b" / "jetstream"
-    assert main(["store", "snapshot", *keys, str(directory_of(tmp_path / "a")), str(archive)]) == 0
+    snapshot, target = tmp_path / "S.snapshot", tmp_path / "b" / "jetstream"
+    assert main(["store", "snapshot", *keys, str(directory_of(tmp_path / "a")), str(snapshot)]) == 0
     told = capsys.readouterr().out
-    assert told == f"S: 1 messages, 9 delayed, 0 consumers written to {archive}\n"
+    assert told == f"S: 1 messages, 9 delayed, 0 consumers written to {snapshot}\n"
     target.mkdir(parents=True)
-    assert main(["store", "restore", "--json", *keys, str(archive), str(target)]) == 0
+    assert main(["store", "restore", "--json", *keys, str(snapshot), str(target)]) == 0
     assert json.loads(capsys.readouterr().out)["delayed"] == 9
     assert main(["store", "check", *keys, str(target)]) == 0
     assert asyncio.run(found(tmp_path / "b", **options)) == expected
@@ -348,7 +348,7 @@ def test_damage_is_told_and_repaired(tmp_path: Path, capsys: pytest.CaptureFixtu
     root, (block,) = tmp_path / "jetstream", directory_of(tmp_path).glob("delayed/*.blk")
     data = block.read_bytes()
     block.write_bytes(with_flipped_bit(data, data.index(b"4 later") * 8))
-    assert main(["store", "snapshot", str(directory_of(tmp_path)), str(tmp_path / "archive")]) == 1
+    assert main(["store", "snapshot", str(directory_of(tmp_path)), str(tmp_path / "snapshot")]) == 1
     damage, summary = capsys.readouterr().out.splitlines()
     assert "delayed" in damage
     assert "8 delayed" in summary

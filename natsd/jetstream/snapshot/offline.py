@@ -1,11 +1,11 @@
-"""Archives without a server: from a stream in a store directory, and back into one.
+"""Snapshots without a server: from a stream in a store directory, and back into one.
 
 Promise
-- Writing an archive changes no byte of the directory; the changes that a server would make at a
-  start are made on a copy in memory (store/overlay_disk.py). Reading an archive back is all or
+- Writing a snapshot changes no byte of the directory; the changes that a server would make at a
+  start are made on a copy in memory (store/overlay_disk.py). Reading a snapshot back is all or
   nothing.
 - A directory that a server uses is refused (DirectoryLocked).
-- Damage is reported, one line each, and damaged messages are not in the archive.
+- Damage is reported, one line each, and damaged messages are not in the snapshot.
 
 Everything here blocks on the disk. The entries are described in contents.py.
 """
@@ -18,15 +18,6 @@ from pathlib import Path
 from typing import IO, Final
 
 from natsd.core.steps import Steps, at_once
-from natsd.jetstream.archive.builder import StreamBuilder
-from natsd.jetstream.archive.contents import (
-    META,
-    ArchivedConsumer,
-    ConsumerImage,
-    MessageCount,
-    StreamImage,
-    tracker_of,
-)
 from natsd.jetstream.asset_file import read_asset
 from natsd.jetstream.consumer.admission import check_work_queue
 from natsd.jetstream.consumer.config import check_config as check_consumer_config
@@ -38,6 +29,15 @@ from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import InvalidJson, decode
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import is_valid_asset_name
+from natsd.jetstream.snapshot.builder import StreamBuilder
+from natsd.jetstream.snapshot.contents import (
+    META,
+    ConsumerImage,
+    MessageCount,
+    SnapshotConsumer,
+    StreamImage,
+    tracker_of,
+)
 from natsd.jetstream.stream.config import ConfigRules, check_config
 from natsd.jetstream.stream.duplicates_file import read_duplicates
 from natsd.jetstream.stream.files import (
@@ -47,8 +47,8 @@ from natsd.jetstream.stream.files import (
     StreamAsset,
     install_stream,
 )
-from natsd.store.backup.archive import ArchiveReader, ArchiveWriter
 from natsd.store.backup.live_image import live_image
+from natsd.store.backup.snapshot_file import SnapshotReader, SnapshotWriter
 from natsd.store.commit.volume import LOCK_NAME, Volume
 from natsd.store.consumer import consumer_files
 from natsd.store.crypto.keys import OperatorKeys, Random, open_data_key
@@ -81,7 +81,7 @@ class NotPossible(Exception):
 
 @dataclass(slots=True)
 class Transferred:
-    """Contents of an archive, and the damage that was found, one line each."""
+    """Contents of a snapshot, and the damage that was found, one line each."""
 
     stream: str = ""
     messages: int = 0
@@ -98,7 +98,7 @@ def volume_of(disk: Disk, directory: Path) -> Path:
     raise NotPossible(f"{directory} is in no store directory: none above it has {LOCK_NAME}")
 
 
-def write_archive(
+def write_snapshot(
     disk: Disk,
     directory: Path,
     out: IO[bytes],
@@ -106,7 +106,7 @@ def write_archive(
     random: Random,
     progress: Progress,
 ) -> Transferred:
-    """Write an archive of the stream in that directory to `out`.
+    """Write a snapshot of the stream in that directory to `out`.
 
     Raises NotPossible, DirectoryLocked, AssetDamaged, StoreError, OSError.
     """
@@ -119,7 +119,7 @@ def write_archive(
 
 
 class _Taking:
-    """Writer of one stream's archive."""
+    """Writer of one stream's snapshot."""
 
     def __init__(
         self,
@@ -138,9 +138,9 @@ class _Taking:
         self._done = Transferred()
 
     def run(self, out: IO[bytes], progress: Progress) -> Transferred:
-        """Write the archive and return what it holds."""
+        """Write the snapshot and return what it holds."""
         replay(self._disk, self._root)
-        writer = ArchiveWriter()
+        writer = SnapshotWriter()
         image = self._image()
         out.write(writer.begin())
         for entry in image.entries():
@@ -185,7 +185,7 @@ class _Taking:
             log.file.close()
             self._done.damage += map(str, recovery.damage)
             asset = found.asset
-            consumer = ArchivedConsumer(
+            consumer = SnapshotConsumer(
                 name=found.name, config=asset.config, created=asset.created, resume=asset.resume
             )
             yield ConsumerImage(consumer, tracker.encode())
@@ -224,25 +224,25 @@ def _state_of(found: Recovered) -> StoreState:
     return StoreState(last_sequence=found.last_sequence, last_time_ns=found.last_time_ns)
 
 
-def read_archive(
+def read_snapshot(
     disk: Disk,
-    archive: IO[bytes],
+    snapshot: IO[bytes],
     root: Path,
     account: str,
     keys: OperatorKeys,
     random: Random,
     progress: Progress,
 ) -> Transferred:
-    """Add the archive's stream to the account.
+    """Add the snapshot's stream to the account.
 
     Raises NotPossible, DirectoryLocked, StoreError, OSError; nothing has changed in that case.
     """
-    return asyncio.run(_read(disk, archive, root, account, keys, random, progress))
+    return asyncio.run(_read(disk, snapshot, root, account, keys, random, progress))
 
 
 async def _read(
     disk: Disk,
-    archive: IO[bytes],
+    snapshot: IO[bytes],
     root: Path,
     account: str,
     keys: OperatorKeys,
@@ -253,26 +253,26 @@ async def _read(
     volume = Volume.open(disk, root, random, loop=loop)
     try:
         vault = Vault(disk, root, random, keys)
-        return await _build(volume, vault, archive, AccountFiles(root / account), progress)
+        return await _build(volume, vault, snapshot, AccountFiles(root / account), progress)
     finally:
         await volume.close()
 
 
 async def _build(
-    volume: Volume, vault: Vault, archive: IO[bytes], files: AccountFiles, progress: Progress
+    volume: Volume, vault: Vault, snapshot: IO[bytes], files: AccountFiles, progress: Progress
 ) -> Transferred:
-    reader, builder = ArchiveReader(), None
-    size = archive.seek(0, 2)
-    archive.seek(0)
+    reader, builder = SnapshotReader(), None
+    size = snapshot.seek(0, 2)
+    snapshot.seek(0)
     try:
-        while part := archive.read(PART_BYTES):
+        while part := snapshot.read(PART_BYTES):
             for name, body in reader.feed(part):
                 builder = builder or await _begin(volume, vault, files, name, body)
                 await builder.take(name, body)
-            progress(archive.tell(), size)
+            progress(snapshot.tell(), size)
         reader.finish()
         if builder is None:
-            raise DamagedEncoding("the archive holds no stream")
+            raise DamagedEncoding("the snapshot holds no stream")
         done = Transferred(messages=builder.num_messages, delayed=builder.num_delayed)
         asset = await builder.finish()
         place = files.stream(asset.config.name)
@@ -286,7 +286,7 @@ async def _build(
 
 
 def _check_consumer(
-    consumer: ArchivedConsumer, stream: StreamConfig, others: Mapping[str, ConsumerConfig]
+    consumer: SnapshotConsumer, stream: StreamConfig, others: Mapping[str, ConsumerConfig]
 ) -> Steps[None]:
     """Check the rules that hold for consumers in every account. Raises NotPossible."""
     try:
@@ -301,7 +301,7 @@ async def _begin(
 ) -> StreamBuilder:
     """Begin a builder for the stream that the first entry names."""
     if name != META:
-        raise DamagedEncoding(f"the archive begins with {name!r}")
+        raise DamagedEncoding(f"the snapshot begins with {name!r}")
     try:
         config = decode(StreamAsset, body).config
         at_once(check_config(config, ConfigRules(AccountLimits())))

@@ -1,15 +1,15 @@
-"""Check of an archive's consumers before a stream is restored with them."""
+"""Check of a snapshot's consumers before a stream is restored with them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from natsd.core.steps import Steps
-from natsd.jetstream.archive.contents import ArchivedConsumer
 from natsd.jetstream.consumer.admission import check_room, check_work_queue
 from natsd.jetstream.consumer.config import check_config
 from natsd.jetstream.consumer.defaults import Ceilings
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.snapshot.contents import SnapshotConsumer
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def check_consumer(
     account: "JetStreamAccount",
-    consumer: ArchivedConsumer,
+    consumer: SnapshotConsumer,
     stream: StreamConfig,
     others: Mapping[str, ConsumerConfig],
 ) -> Steps[None]:

@@ -1,4 +1,4 @@
-"""Archives: entries come back as they were, and damaged, cut or foreign archives are refused."""
+"""Snapshots: entries come back as they were, and damaged, cut or foreign snapshots are refused."""
 
 import io
 import tarfile
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.backup.archive import ArchiveReader, ArchiveWriter
 from natsd.store.backup.snappy_frames import REPEATED_BYTES_MIN, FramePacker, FrameUnpacker
-from natsd.store.errors import DamagedEncoding, ForeignArchive
+from natsd.store.backup.snapshot_file import SnapshotReader, SnapshotWriter
+from natsd.store.errors import DamagedEncoding, ForeignSnapshot
 
 Entries = list[tuple[str, bytes]]
 ENTRIES = st.lists(
@@ -24,15 +24,15 @@ ENTRIES = st.lists(
 )
 
 
-def archive_of(entries: Entries) -> bytes:
-    writer = ArchiveWriter()
+def snapshot_of(entries: Entries) -> bytes:
+    writer = SnapshotWriter()
     parts = [writer.begin(), *(writer.entry(*entry) for entry in entries), writer.end()]
     return b"".join(parts)
 
 
 def read(data: bytes, part_bytes: int = 1 << 20) -> Entries:
-    """Return the entries of an archive that is fed in parts of `part_bytes` bytes."""
-    reader = ArchiveReader()
+    """Return the entries of a snapshot that is fed in parts of `part_bytes` bytes."""
+    reader = SnapshotReader()
     found: Entries = []
     for at in range(0, len(data), part_bytes):
         found += reader.feed(data[at : at + part_bytes])
@@ -42,16 +42,16 @@ def read(data: bytes, part_bytes: int = 1 << 20) -> Entries:
 
 @settings(deadline=None)
 @given(ENTRIES, st.integers(1, 5000))
-def test_entries_come_back_however_the_archive_is_cut(
+def test_entries_come_back_however_the_snapshot_is_cut(
     drawn: list[tuple[str, bytes, int]], part_bytes: int
 ) -> None:
     entries = [(name, body * times) for name, body, times in drawn]
-    assert read(archive_of(entries), part_bytes) == entries
+    assert read(snapshot_of(entries), part_bytes) == entries
 
 
-def test_other_programs_unpack_an_archive() -> None:
-    """Snappy and tar unpack an archive; each entry's body is followed by its checksum."""
-    unpacked = bytes(cramjam.snappy.decompress(archive_of([("meta.json", b"{}")])))
+def test_other_programs_unpack_a_snapshot() -> None:
+    """Snappy and tar unpack a snapshot; each entry's body is followed by its checksum."""
+    unpacked = bytes(cramjam.snappy.decompress(snapshot_of([("meta.json", b"{}")])))
     with tarfile.open(fileobj=io.BytesIO(unpacked)) as tar:
         assert tar.getnames() == ["natsd", "meta.json", "end"]
         content = tar.extractfile("meta.json")
@@ -63,7 +63,7 @@ def test_other_programs_unpack_an_archive() -> None:
 @given(st.integers(0, 10**6), st.integers(0, 7))
 def test_a_flipped_bit_is_found_or_changes_nothing(place: int, bit: int) -> None:
     entries = [("meta.json", b"{}"), ("msgs/000001.blk", bytes(range(256)) * 300)]
-    data = bytearray(archive_of(entries))
+    data = bytearray(snapshot_of(entries))
     data[place % len(data)] ^= 1 << bit
     try:
         found = read(bytes(data))
@@ -74,8 +74,8 @@ def test_a_flipped_bit_is_found_or_changes_nothing(place: int, bit: int) -> None
 
 @settings(deadline=None)
 @given(st.integers(0, 10**6))
-def test_a_cut_archive_is_refused(place: int) -> None:
-    data = archive_of([("meta.json", b"{}"), ("msgs/000001.blk", bytes(100_000))])
+def test_a_cut_snapshot_is_refused(place: int) -> None:
+    data = snapshot_of([("meta.json", b"{}"), ("msgs/000001.blk", bytes(100_000))])
     with pytest.raises(DamagedEncoding):
         read(data[: place % len(data)])
 
@@ -84,18 +84,18 @@ def test_entries_that_were_exchanged_do_not_verify() -> None:
     """An entry in another's place is refused, since each checksum covers all entries before it."""
     parts = []
     for body in (b"one", b"two"):
-        writer = ArchiveWriter()
+        writer = SnapshotWriter()
         writer.begin()
         parts.append(writer.entry("obs/1", body))
         parts.append(writer.entry("obs/2", body))
     first, _, _, second = parts
     with pytest.raises(DamagedEncoding, match="does not verify"):
-        read(ArchiveWriter().begin() + first + second)
+        read(SnapshotWriter().begin() + first + second)
 
 
 def test_what_follows_the_end_is_refused() -> None:
     with pytest.raises(DamagedEncoding, match="not whole"):
-        read(archive_of([]) + FramePacker().packing(b"more")())
+        read(snapshot_of([]) + FramePacker().packing(b"more")())
 
 
 def tar_with(name: str) -> bytes:
@@ -105,26 +105,26 @@ def tar_with(name: str) -> bytes:
     return file.getvalue()
 
 
-def test_an_archive_of_nats_server_is_told_from_a_damaged_one() -> None:
-    """An archive of nats-server is refused with an error of its own.
+def test_a_snapshot_of_nats_server_is_told_from_a_damaged_one() -> None:
+    """A snapshot of nats-server is refused with an error of its own.
 
     It is known by its S2 frames or, if somebody packed it again, by the name of its first entry.
     """
-    with pytest.raises(ForeignArchive, match="made by nats-server"):
+    with pytest.raises(ForeignSnapshot, match="made by nats-server"):
         read(b"\xff\x06\x00\x00S2sTwO" + bytes(100))
     packer = FramePacker()
-    with pytest.raises(ForeignArchive, match="made by nats-server"):
+    with pytest.raises(ForeignSnapshot, match="made by nats-server"):
         read(packer.begin() + packer.packing(tar_with("meta.inf"))())
 
 
 @pytest.mark.parametrize("data", [b"x" * 1000, bytes(1000), b"\xff\x06\x00\x00sNaPpX" + bytes(99)])
-def test_what_is_no_archive_is_refused(data: bytes) -> None:
-    with pytest.raises(DamagedEncoding, match="no archive"):
+def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
+    with pytest.raises(DamagedEncoding, match="no snapshot"):
         read(data)
 
 
 def test_a_later_version_is_refused() -> None:
-    writer = ArchiveWriter()
+    writer = SnapshotWriter()
     data = writer._frames.begin() + writer.entry("natsd", b'{"version":2}')
     with pytest.raises(DamagedEncoding, match="version"):
         read(data)

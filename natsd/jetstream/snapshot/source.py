@@ -1,4 +1,4 @@
-"""An archive of a frozen stream, part by part: blocks are read, verified and packed in threads.
+"""A snapshot of a frozen stream, part by part: blocks are read, verified and packed in threads.
 
 Promise
 - While PACKED_AT_ONCE blocks are packed only one further block is read: memory stays bounded.
@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
-from natsd.jetstream.archive.contents import MessageCount
-from natsd.jetstream.archive.taking import TakenStream
-from natsd.store.backup.archive import ArchiveWriter
+from natsd.jetstream.snapshot.contents import MessageCount
+from natsd.jetstream.snapshot.taking import TakenStream
 from natsd.store.backup.frozen_store import FrozenStore
+from natsd.store.backup.snapshot_file import SnapshotWriter
 from natsd.store.commit.volume import Volume
 from natsd.store.errors import StoreError
 
@@ -25,19 +25,19 @@ READ_AHEAD_BYTES: Final = (PACKED_AT_ONCE + 1) * (8 << 20)
 Packing = Callable[[], bytes]
 
 
-class ArchiveSource:
-    """Archive of a frozen stream, read once; call `close` at the end, even if not all was read."""
+class SnapshotSource:
+    """Snapshot of a frozen stream, read once; call `close` at the end, even if not all was read."""
 
     def __init__(self, volume: Volume, taken: TakenStream) -> None:
         self.lost = 0
         self._volume = volume
         self._taken = taken
-        self._writer = ArchiveWriter()
+        self._writer = SnapshotWriter()
         self._parts = self._make_parts()
         self._next: asyncio.Task[bytes] | None = None
 
     async def next_part(self) -> bytes:
-        """Return the next bytes of the archive; empty at its end. Raises OSError, StoreError."""
+        """Return the next bytes of the snapshot; empty at its end. Raises OSError, StoreError."""
         self._next = self._next or self._start()
         part = await asyncio.shield(self._next)  # a thread may be reading: `close` waits for it
         self._next = self._start() if part else None

@@ -1,1 +1,0 @@
-"""Archives of streams: `STREAM.SNAPSHOT`, `STREAM.RESTORE`, and both without a server."""

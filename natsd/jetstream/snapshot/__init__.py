@@ -1,0 +1,1 @@
+"""Snapshots of streams: `STREAM.SNAPSHOT`, `STREAM.RESTORE`, and both without a server."""

@@ -1,1 +1,0 @@
-"""Tests of archives of streams: snapshots and restores."""

@@ -1,0 +1,1 @@
+"""Tests of snapshots of streams: snapshots and restores."""
