@@ -1,7 +1,7 @@
 """The subscription trie: one level per subject token (see interest.pyx)."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint32_t, uint64_t
 
 
 cdef struct Members:            # array of subscriptions; one subscription needs no allocation
@@ -17,11 +17,14 @@ cdef struct Node:               # one token; the path from the root to the node 
     Members plain               # plain subscriptions; Interest owns one reference to each
     NameTable groups            # QueueGroup by queue name
     Node* parent                # NULL: this is the root
+    uint32_t remote             # plain subscriptions of which another server told
 
 cdef struct QueueGroup:
     Named name
     Members members
     Node* node
+    uint64_t weight             # weights of the members together
+    uint64_t remote             # the part of it of which another server told
 
 cdef struct NodeList:           # array of nodes; its memory is reused by the next walk
     Node** items
@@ -51,6 +54,7 @@ cdef class Interest:
     cdef int find(self, const char* subject, Py_ssize_t length) noexcept nogil
     cdef int find_colliding(self, const char* subject, Py_ssize_t length) noexcept
     cdef int clear(self) except -1
+    cdef void reweigh(self, Subscription sub, int32_t weight) noexcept
 
     cdef int _split_pattern(self, Subscription sub) except -1
     cdef int _start_walk(self, const char* subject, Py_ssize_t length) noexcept nogil

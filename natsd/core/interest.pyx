@@ -27,7 +27,7 @@ cimport cython
 from cpython.list cimport PyList_GET_SIZE, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int32_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
@@ -102,7 +102,7 @@ cdef Node* new_node(Node* parent, Token* token) noexcept:
     node[0] = Node(
         token=Named(hash=token.hash, length=token.length, name_at=sizeof(Node)),
         children=NameTable(NULL, 0, 0), star=NULL, tail=NULL,
-        plain=Members(NULL, 0, 0), groups=NameTable(NULL, 0, 0), parent=parent,
+        plain=Members(NULL, 0, 0), groups=NameTable(NULL, 0, 0), parent=parent, remote=0,
     )
     memcpy(<char*> node + sizeof(Node), token.start, token.length)
     NATSD_LIVE(live.nodes, 1)
@@ -184,7 +184,7 @@ cdef QueueGroup* new_group(Node* node, Subscription sub) noexcept:
             length=sub.queue_len,
             name_at=sizeof(QueueGroup),
         ),
-        members=Members(NULL, 0, 0), node=node,
+        members=Members(NULL, 0, 0), node=node, weight=0, remote=0,
     )
     memcpy(<char*> group + sizeof(QueueGroup), queue_of(sub), sub.queue_len)
     NATSD_LIVE(live.queue_groups, 1)
@@ -232,7 +232,19 @@ cdef int list_at(Node* node, Subscription sub) noexcept:
         return -1
     sub.node = node
     sub.group = group
+    weigh(sub, 1)
     return 0
+
+
+cdef inline void weigh(Subscription sub, int sign) noexcept:
+    """Add a listed subscription to the weights of its node or group; `sign` -1: subtract it."""
+    cdef QueueGroup* group = <QueueGroup*> sub.group
+    if group != NULL:
+        group.weight += sign * sub.weight
+        if sub.is_remote:
+            group.remote += sign * sub.weight
+    elif sub.is_remote:
+        (<Node*> sub.node).remote += sign
 
 
 cdef Node* push_children(Node* node, Node* pending) noexcept:
@@ -439,6 +451,7 @@ cdef class Interest:
         """Remove a subscription that this trie lists; the caller takes over the reference."""
         cdef Node* node = <Node*> sub.node
         cdef QueueGroup* group = <QueueGroup*> sub.group
+        weigh(sub, -1)
         if group != NULL:
             members_remove(&group.members, sub)
             drop_empty_group(group)
@@ -447,6 +460,12 @@ cdef class Interest:
         sub.node = sub.group = NULL
         self.count -= 1
         prune(node)
+
+    cdef void reweigh(self, Subscription sub, int32_t weight) noexcept:
+        """Change the weight of a subscription that this trie lists."""
+        weigh(sub, -1)
+        sub.weight = weight
+        weigh(sub, 1)
 
     cdef int find(self, const char* subject, Py_ssize_t length) noexcept nogil:
         """Fill `found` with the nodes that match a published subject (see interest.pxd)."""

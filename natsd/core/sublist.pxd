@@ -12,7 +12,7 @@ cdef class SubList:
     cdef readonly uint64_t num_matches
     cdef readonly uint64_t num_cache_hits
     cdef MatchResult scratch    # the last result that was not cached, for reuse; or None
-    cdef InterestWatches watches    # None: there are no watches
+    cdef InterestObservers observers    # None: there are none
 
     # The result for a published subject, never None. The caller may keep it: it does not change.
     cdef MatchResult lookup(self, const char* subject, Py_ssize_t length)
@@ -25,3 +25,5 @@ cdef class SubList:
     cdef void _unlist(self, Subscription sub, bint patch_cache) noexcept
     cdef void _settle(self) noexcept
     cdef int _forget_scratch(self) except -1
+    cdef InterestObservers _observers(self)
+    cdef int _forget_observers(self) except -1

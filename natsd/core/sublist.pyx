@@ -5,6 +5,7 @@
           ▼
     lookup ◀─────────▶ MatchCache  results of recent subjects, at most 1,024     match_cache.pyx
           └──────────▶ MatchResult the immutable result of a lookup              match_result.pyx
+    insert, remove ──▶ InterestObservers  routes, leaf nodes, push consumers     interest_observers.pyx
 
 Promises
 - There is one writer; readers in other threads never crash. Every operation holds the GIL from its
@@ -35,6 +36,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     BATCH_PATCHED_MAX = 1024    # a larger batch of removals clears the whole cache instead
+    NODES_PER_SLICE = 200       # nodes and queue groups in a slice of `interests`, or one node
 
 
 class AlreadyListed(ValueError):
@@ -105,22 +107,22 @@ cdef class SubList:
         self.num_inserts += 1
         self.cache.joined(sub)
         self._settle()
-        if self.watches is not None and is_alone(sub):
-            self.watches.changed(sub, True)
+        if self.observers is not None:
+            self.observers.changed(sub, without(weights_of(sub), sub), weights_of(sub))
         return True
 
     cdef bint remove_sub(self, Subscription sub) except -1:
         """Remove a subscription (see `remove`)."""
-        cdef InterestWatches watches = self.watches
-        cdef bint was_last
+        cdef InterestObservers observers = self.observers
+        cdef Weights before
         if not self.interest.holds(sub):
             return False
-        was_last = watches is not None and is_alone(sub)
+        before = weights_of(sub)
         self._unlist(sub, True)
         self._settle()
         self._forget_scratch()
-        if was_last:
-            watches.changed(sub, False)
+        if observers is not None:
+            observers.changed(sub, before, without(before, sub))
         return True
 
     cdef void _unlist(self, Subscription sub, bint patch_cache) noexcept:
@@ -177,32 +179,45 @@ cdef class SubList:
         cdef list batch = list(subs)
         cdef bint patch_cache = len(batch) <= BATCH_PATCHED_MAX
         cdef Subscription sub
-        cdef list last = []
-        cdef InterestWatches watches = self.watches
+        cdef list gone = []     # subscription, total and local weight before, and so on
+        cdef InterestObservers observers = self.observers
+        cdef Weights before
         cdef int removed = 0
         for item in batch:
             if not isinstance(item, Subscription):
                 raise TypeError(f"a Subscription is expected, not {item!r}")
         for sub in batch:
             if self.interest.holds(sub):
-                if watches is not None and is_alone(sub):
-                    last.append(sub)
+                if observers is not None:
+                    before = weights_of(sub)
+                    gone.append(sub)
+                    gone.append(before.total)
+                    gone.append(before.local)
                 self._unlist(sub, patch_cache)
                 removed += 1
         if not patch_cache:
             self.cache.clear()
         self._settle()
         self._forget_scratch()
-        for sub in last:
-            watches.changed(sub, False)
+        for at in range(0, len(gone), 3):
+            sub = gone[at]
+            before = Weights(total=gone[at + 1], local=gone[at + 2])
+            observers.changed(sub, before, without(before, sub))
         return removed
 
     def update_weight(self, Subscription sub not None, int weight) -> None:
         """Set how often a remote queue subscription counts in its group: 0 to WEIGHT_MAX."""
-        sub.weight = max(0, min(weight, WEIGHT_MAX))
-        if self.interest.holds(sub):
-            self.cache.left(sub)
-            self._settle()
+        cdef Weights before
+        weight = max(0, min(weight, WEIGHT_MAX))
+        if not self.interest.holds(sub):
+            sub.weight = weight
+            return
+        before = weights_of(sub)
+        self.interest.reweigh(sub, weight)
+        self.cache.left(sub)
+        self._settle()
+        if self.observers is not None:
+            self.observers.changed(sub, before, weights_of(sub))
 
     def match(self, subject) -> MatchResult:
         """Return the subscriptions that receive a message published to `subject` (str or bytes)."""
@@ -274,6 +289,65 @@ cdef class SubList:
             free(walk.steps)
         return subs
 
+    def weight(self, subject, queue=None, *, bint local=False) -> int:
+        """Return the weight of one interest: how many plain subscriptions, or a group's weight.
+
+        Only subscriptions to exactly this subject count. With `local` those do not of which another
+        server told.
+        """
+        cdef bytes name = wire_bytes(subject)
+        cdef bytes group_name
+        cdef QueueGroup* group = NULL
+        cdef Node* node = node_at(self.interest, name, len(name))
+        cdef Weights weights
+        if node != NULL and queue is not None:
+            group_name = wire_bytes(queue)
+            group = <QueueGroup*> table_find(
+                &node.groups, hash_name(group_name, len(group_name)), group_name, len(group_name)
+            )
+        if node == NULL or (queue is not None and group == NULL):
+            return 0
+        weights = weights_at(node, group)
+        return weights.local if local else weights.total
+
+    def interests(self, bytes after not None=b"", *, bint local=False) -> tuple:
+        """Return a slice of all interests, and the subject after which the next slice begins.
+
+        The interests are tuples (subject, queue or None, weight), in the order of
+        interest_listing.pyx; a slice may be empty. The subject is empty after the last slice. The
+        SubList may change between slices: observe it first, then take from the slices and from the
+        observer what is told last for each interest. With `local`, weights are local ones.
+        """
+        cdef list found = []
+        cdef uint32_t visited = 0
+        cdef Node* last = NULL
+        cdef Node* node = node_after(self.interest, after, len(after))
+        while node != NULL and visited < NODES_PER_SLICE:
+            append_interests(found, node)
+            visited += 1 + table_span(&node.groups)
+            last = node
+            node = following(node)
+        after = b"" if node == NULL else path_of(last)
+        return rows_of(found, local), after
+
+    def observe(self, callback, *, bint local=False) -> None:
+        """Call `callback(subject, queue, before, after)` at each change of an interest's weight.
+
+        With `local`, the weights are those of subscriptions of which no other server told. See
+        interest_observers.pyx for what is promised. Begin with `interests`.
+        """
+        self._observers().observers.append((callback, local))
+
+    def unobserve(self, callback) -> None:
+        """Undo one `observe` with that callback, if there is one."""
+        cdef Py_ssize_t at
+        cdef list observers = [] if self.observers is None else self.observers.observers
+        for at in range(len(observers)):
+            if observers[at][0] == callback:
+                del observers[at]
+                break
+        self._forget_observers()
+
     def watch(self, subject, callback, *, queue=None) -> bool:
         """Call `callback(True)` after the first subscription came, with False after the last left.
 
@@ -281,30 +355,51 @@ cdef class SubList:
         `queue`. Returns whether there is one now. The callback must neither raise nor change the
         SubList.
         """
-        cdef bytes name = wire_bytes(subject)
-        if self.watches is None:
-            self.watches = InterestWatches()
-        self.watches.add(watch_name(name, wire_bytes(queue or b"")), callback)
-        listed = self.match(name)
-        members = listed.queues.get(queue, ()) if queue else listed.plain
-        return any(sub.subject_bytes == name for sub in members)
+        cdef bytes name = watch_name(wire_bytes(subject), wire_bytes(queue or b""))
+        self._observers().watches.setdefault(name, []).append(callback)
+        return self.weight(subject, queue or None) > 0
 
     def unwatch(self, subject, callback, *, queue=None) -> None:
         """Undo one `watch` with the same arguments, if there is one."""
-        if self.watches is not None and self.watches.drop(
-            watch_name(wire_bytes(subject), wire_bytes(queue or b"")), callback
-        ):
-            self.watches = None
+        cdef bytes name = watch_name(wire_bytes(subject), wire_bytes(queue or b""))
+        cdef list watching = [] if self.observers is None else self.observers.watches.get(name, [])
+        if callback in watching:
+            watching.remove(callback)
+            if not watching:
+                del self.observers.watches[name]
+        self._forget_observers()
+
+    cdef InterestObservers _observers(self):
+        """Return the observers, new ones if there are none."""
+        if self.observers is None:
+            self.observers = InterestObservers()
+        return self.observers
+
+    cdef int _forget_observers(self) except -1:
+        """Let changes cost nothing again if nobody observes them any more."""
+        if self.observers is not None and self.observers.is_empty():
+            self.observers = None
+        return 0
 
     def clear(self) -> None:
         """Remove every subscription."""
+        cdef InterestObservers observers = self.observers
+        cdef list gone = []
+        cdef Subscription sub
+        cdef Weights before
+        cdef Node* node = NULL if observers is None else following(self.interest.root)
+        while node != NULL:
+            append_interests(gone, node)
+            node = following(node)
         self.num_removes += self.interest.count
         self.cache.clear()
         self.interest.clear()
         self._settle()
         self._forget_scratch()
-        if self.watches is not None:
-            self.watches.all_gone()
+        for at in range(0, len(gone), 3):
+            sub = gone[at]
+            before = Weights(total=gone[at + 1], local=gone[at + 2])
+            observers.changed(sub, before, Weights(total=0, local=0))
 
     def __len__(self):
         return self.interest.count

@@ -58,6 +58,7 @@ cdef class Subscription:
     cdef uint32_t sid_len
     cdef readonly int32_t weight        # how often a remote queue subscription is in its group
     cdef readonly bint closed           # the owner ended it: deliver must skip it
+    cdef readonly bint is_remote        # another server told of it; set before it is listed
     cdef readonly int64_t delivered     # messages delivered so far
     cdef readonly int64_t max_delivered  # auto-unsubscribe after so many messages; 0: never
     cdef readonly Sink sink

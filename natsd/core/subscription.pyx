@@ -61,7 +61,8 @@ cdef int set_texts(
 cdef class Subscription:
     """One client's subscription to a subject, plain or in a queue group.
 
-    Raises ValueError for an empty queue name, or for texts of more than 2 GiB.
+    With `remote` another server told of it. Raises ValueError for an empty queue name, or for texts
+    of more than 2 GiB.
     """
 
     def __cinit__(self):
@@ -69,7 +70,9 @@ cdef class Subscription:
         self.weight = 1
         self.sink = nowhere
 
-    def __init__(self, subject, queue=None, *, sid=b"", sink=None, weight=1):
+    def __init__(
+        self, subject, queue=None, *, sid=b"", sink=None, weight=1, bint remote=False
+    ):
         cdef bytes subject_bytes = wire_bytes(subject)
         cdef bytes queue_bytes = wire_bytes(b"" if queue is None else queue)
         cdef bytes sid_bytes = wire_bytes(sid)
@@ -82,6 +85,7 @@ cdef class Subscription:
             sid_bytes, len(sid_bytes),
         )
         self.weight = max(0, min(weight, WEIGHT_MAX))
+        self.is_remote = remote
         if sink is not None:
             self.sink = <Sink?> sink
 
