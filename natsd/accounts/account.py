@@ -22,6 +22,7 @@ class Account:
         "connections",
         "counters",
         "internal_client",
+        "is_system",
         "msg_trace",
         "name",
         "publisher",
@@ -35,12 +36,15 @@ class Account:
         *,
         sublist_cache: bool = True,
         msg_trace: MsgTraceOptions | None = None,
+        is_system: bool = False,
     ) -> None:
         """Create an account without connections.
 
-        `msg_trace` says where messages with a sampled `traceparent` are traced; None: nowhere.
+        `msg_trace` says where messages with a sampled `traceparent` are traced; None: nowhere. With
+        `is_system` it is the account in which the server itself is observed.
         """
         self.name = name
+        self.is_system = is_system
         self.msg_trace = msg_trace
         self.sublist = SubList(cache=sublist_cache)
         self.counters = TrafficStats()

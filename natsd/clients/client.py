@@ -9,15 +9,17 @@ Source: nats-server's server/client.go: `processConnect`, `processPing`, `proces
 `traceMsgInternal`.
 """
 
+import asyncio
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from natsd.accounts import Account
+from natsd.accounts import Account, AccountDirectory
+from natsd.clients.authentication import REFUSED, Authenticator, PendingLogins, Verdict
 from natsd.clients.connect import (
     NOT_JSON,
     PROTOCOLS,
@@ -40,8 +42,6 @@ HPUB_WORDS_MIN: Final = 3
 """Arguments of HPUB without a reply: a subject and two sizes. The parser may have consumed the
 operation's name before."""
 TOO_LARGE: Final = "maximum payload exceeded"
-NOBODY: Final = ConnectOptions()
-"""Options of a client before its CONNECT."""
 _parse_json = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -52,6 +52,9 @@ class ClientHost(Protocol):
     reactor: Reactor
     settings: Settings
     clients: "dict[int, Client]"
+    accounts: AccountDirectory
+    authenticator: Authenticator
+    logins: PendingLogins
 
     def info(self, cid: int, ip: str, account: Account | None = None) -> bytes:
         """Return the INFO line for a client; after CONNECT, with its account."""
@@ -59,14 +62,6 @@ class ClientHost(Protocol):
 
     def lame_duck_info(self, cid: int, ip: str) -> bytes:
         """Return the INFO line that tells a client to connect to another server."""
-        ...
-
-    def authenticate(self, connect: ConnectOptions) -> bool:
-        """Return whether the credentials of a CONNECT are accepted."""
-        ...
-
-    def account_of(self, connect: ConnectOptions) -> Account:
-        """Return the account that a client belongs to."""
         ...
 
     def client_closed(self, client: "Client") -> None:
@@ -96,7 +91,7 @@ class SubscriptionInfo:
 class Client(Connection):
     """A connection that speaks the client protocol."""
 
-    __slots__ = ("_connect", "account", "host", "ip", "port")
+    __slots__ = ("_connect", "_login", "account", "host", "ip", "port")
 
     kind: Final = "Client"
 
@@ -106,6 +101,7 @@ class Client(Connection):
         super().__init__(host.reactor, host.settings, cid, fd, transport)
         self.host = host
         self._connect: ConnectOptions | None = None
+        self._login: asyncio.Task[None] | None = None
         self.ip = ip
         self.port = port
         self.account: Account | None = None
@@ -119,7 +115,7 @@ class Client(Connection):
         """
         host = self.host
         self.debug("Client connection created")
-        self._join(host.account_of(NOBODY))
+        self._join(host.accounts.default)
         self.open()
         self.send_protocol(host.info(self.cid, self.ip))
         limit = host.options.max_connections
@@ -130,8 +126,12 @@ class Client(Connection):
             )
             return
         host.clients[self.cid] = self
-        if host.options.auth_required:
-            self.await_connect(round(host.options.auth_timeout.total_seconds() * 1e9))
+        if host.authenticator.is_required:
+            self.await_connect(self._login_timeout_ns)
+
+    @property
+    def _login_timeout_ns(self) -> int:
+        return round(self.host.options.auth_timeout.total_seconds() * 1e9)
 
     def _join(self, account: Account) -> None:
         """Move the connection into an account."""
@@ -146,7 +146,7 @@ class Client(Connection):
     # ---- operations, called by the compiled connection
 
     def connect_received(self, json: bytes) -> None:
-        """Handle a CONNECT: authenticate, choose the account, apply the protocol options."""
+        """Handle a CONNECT: ask for the verdict over it, and apply that at once or later."""
         if self.trace:
             self.trace_operation("<<-", b"CONNECT " + redact_connect(json))
         try:
@@ -158,11 +158,36 @@ class Client(Connection):
         if self._connect is not None:
             self.drop_subscriptions()
         self._remember(connect)
-        if connect.account or connect.new_account or not self.host.authenticate(connect):
+        if connect.account or connect.new_account:
+            self._refuse()
+            return
+        verdict = self.host.authenticator.authenticate(self, connect)
+        if isinstance(verdict, Verdict):
+            self._decided(connect, verdict)
+        else:
+            self.suspend_reading(self._login_timeout_ns)
+            self._login = self.host.logins.begin(self._await_verdict(connect, verdict))
+
+    async def _await_verdict(self, connect: ConnectOptions, awaited: Awaitable[Verdict]) -> None:
+        """Apply the awaited verdict over a CONNECT, then the operations that follow it."""
+        try:
+            verdict = await awaited
+        except Exception:
+            logger.exception("A client is refused because its authentication failed")
+            verdict = REFUSED
+        self._login = None
+        if self.reason is None:
+            self.resume_reading(lambda: self._decided(connect, verdict))
+
+    def _decided(self, connect: ConnectOptions, verdict: Verdict) -> None:
+        """Refuse the client, or join the account of the verdict and apply the options."""
+        account = None if verdict.account is None else self.host.accounts.find(verdict.account)
+        if account is None:
             self._refuse()
             return
         self.connected()
-        self._join(self.host.account_of(connect))
+        self._join(account)
+        self.set_permissions(verdict.permissions)
         self._negotiate(connect)
 
     def _remember(self, connect: ConnectOptions) -> None:
@@ -233,11 +258,19 @@ class Client(Connection):
     def closed(self) -> None:
         """Unregister the connection, which is being torn down, from server and account."""
         assert self.reason is not None
+        if self._login is not None:
+            self._login.cancel()
+            self._login = None
         self.debug(f"Client connection closed: {self.reason.value}")
         self.host.clients.pop(self.cid, None)
         self.host.client_closed(self)
         if self.account is not None:
             self.account.connections -= 1
+
+    @property
+    def account_name(self) -> str:
+        """The name of the client's account."""
+        return "" if self.account is None else self.account.name
 
     # ---- fields of CONNECT
 
@@ -259,7 +292,7 @@ class Client(Connection):
     @property
     def authorized_user(self) -> str:
         """The authenticated user, or `[REDACTED]` for a token; empty: no authentication."""
-        if self._connect is None or not self.host.options.auth_required:
+        if self._connect is None or not self.host.authenticator.is_required:
             return ""
         return self._connect.user or ("[REDACTED]" if self._connect.auth_token else "")
 

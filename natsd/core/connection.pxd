@@ -19,6 +19,7 @@ cdef class Connection(Wire):
     cdef readonly bint trace
     cdef bint slow_publish_path         # a publish needs more work than routing (see `admit`)
     cdef bint slow_delivery_path                # a delivery needs more than an append
+    cdef Verdicts verdicts               # None: the client may do everything
     cdef bint connect_seen
     cdef readonly bint first_pong_sent
     cdef public bint counts_parents      # a sampled `traceparent` header requests a trace
@@ -48,6 +49,9 @@ cdef class Connection(Wire):
     cdef int count_delivered(self) except -1
     cdef int publish_traced(self, Message* message) except -1
     cdef bint admit(self, Message* message) except -1
+    cdef int refuse_publish(self, Message* message) except -1
+    cdef int refuse_subscription(self, bytes subject, bytes queue, bytes sid) except -1
+    cdef bint may_receive(self, Subscription sub, Message* message) except -1
     cdef MatchResult resolve(self, Message* message)
     cdef bint is_reserved(self, Message* message) except -1
     cdef int answer_no_responders(self, Message* message) except -1

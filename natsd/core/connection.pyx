@@ -161,8 +161,9 @@ cdef class Connection(Wire):
 
     def update_care(self) -> None:
         """Compute `slow_publish_path` and `slow_delivery_path`."""
-        self.slow_publish_path = self.verbose or self.pedantic or self.trace
-        self.slow_delivery_path = self.trace or not self.headers
+        cdef bint is_restricted = self.verdicts is not None
+        self.slow_publish_path = self.verbose or self.pedantic or self.trace or is_restricted
+        self.slow_delivery_path = self.trace or not self.headers or is_restricted
 
     def set_trace(self, bint trace) -> None:
         """Switch the logging of protocol operations and payloads on or off."""
@@ -173,6 +174,24 @@ cdef class Connection(Wire):
         """Allow only CONNECT until `connected`, at most `timeout_ns` after the connection began."""
         self.awaiting_connect = True
         self.authenticate_by_ns = self.start_ns + timeout_ns
+
+    def suspend_reading(self, int64_t timeout_ns) -> None:
+        """Read nothing until `resume_reading`: the verdict over a CONNECT is awaited.
+
+        Unless a deadline runs already, `authentication_timed_out` is called after `timeout_ns`.
+        """
+        if self.authenticate_by_ns == 0:
+            self.authenticate_by_ns = monotonic_ns() + timeout_ns
+        self.is_deciding = True
+        self.pause_reading()
+
+    def set_permissions(self, permissions) -> None:
+        """Ask these permissions (natsd.core.permissions) from now on; None: everything is allowed.
+
+        Subscriptions that exist already are not checked.
+        """
+        self.verdicts = None if permissions is None else Verdicts(permissions)
+        self.update_care()
 
     def connected(self) -> None:
         """Record that a CONNECT was authenticated: all operations are allowed, pings begin."""
@@ -329,11 +348,7 @@ cdef class Connection(Wire):
         """Refuse a message whose subject or reply belongs to the server; return whether it does."""
         cdef str text
         if is_reserved_subject(message.subject, message.subject_len):
-            text = text_of(message.subject[:message.subject_len])
-            self.send_error(ErrorText.PUBLISH_VIOLATION.format(text))
-            self.error(f"Publish Violation - Subject {quoted(text)}")
-            if self.traced is not None:
-                self.traced.trace.refused(ErrorText.PUBLISH_VIOLATION.format(text))
+            self.refuse_publish(message)
             return True
         if message.reply != NULL and is_reserved_reply(message.reply, message.reply_len):
             text = text_of(message.reply[:message.reply_len])
@@ -343,6 +358,15 @@ cdef class Connection(Wire):
                 self.traced.trace.refused(ErrorText.PUBLISH_REPLY_VIOLATION.format(text))
             return True
         return False
+
+    cdef int refuse_publish(self, Message* message) except -1:
+        """Tell the client, the log and the trace that it must not publish to this subject."""
+        cdef str text = text_of(message.subject[:message.subject_len])
+        self.send_error(ErrorText.PUBLISH_VIOLATION.format(text))
+        self.error(f"Publish Violation - Subject {quoted(text)}")
+        if self.traced is not None:
+            self.traced.trace.refused(ErrorText.PUBLISH_VIOLATION.format(text))
+        return 0
 
     cdef bint admit(self, Message* message) except -1:
         """Log, check, and send +OK for a publish; return False to drop the message."""
@@ -358,6 +382,11 @@ cdef class Connection(Wire):
             message.subject, message.subject_len
         ):
             self.send_error(ErrorText.INVALID_PUBLISH_SUBJECT)
+        if self.verdicts is not None and not self.verdicts.may_publish(
+            message.subject, message.subject_len
+        ):
+            self.refuse_publish(message)
+            return False
         if self.is_reserved(message):
             return False
         if self.verbose:
@@ -412,13 +441,7 @@ cdef class Connection(Wire):
     def may_subscribe(self, bytes subject, bytes queue, bytes sid) -> bool:
         """Return whether a subscription is allowed; a refusal is sent to the client and logged."""
         if queue == b"_sys_":
-            self.send_error(
-                ErrorText.SUBSCRIPTION_QUEUE_VIOLATION.format(text_of(subject), text_of(queue))
-            )
-            self.error(
-                f"Subscription Violation - Subject {quoted(text_of(subject))}, "
-                f"Queue: {quoted(text_of(queue))}, SID {quoted(text_of(sid))}"
-            )
+            self.refuse_subscription(subject, queue, sid)
             return False
         if self.settings.max_sub_tokens and subject.count(b".") >= self.settings.max_sub_tokens:
             self.send_error(ErrorText.SUBSCRIPTION_TOO_MANY_TOKENS.format(text_of(subject)))
@@ -427,11 +450,29 @@ cdef class Connection(Wire):
                 f"SID {quoted(text_of(sid))}"
             )
             return False
+        if self.verdicts is not None and not self.verdicts.may_subscribe(subject, queue):
+            self.refuse_subscription(subject, queue, sid)
+            return False
         if 0 < self.settings.max_subscriptions <= self.num_subscriptions:
             self.send_error(ErrorText.MAXIMUM_SUBSCRIPTIONS)
             self.error(ErrorText.MAXIMUM_SUBSCRIPTIONS)
             return False
         return self.sublist is not None
+
+    cdef int refuse_subscription(self, bytes subject, bytes queue, bytes sid) except -1:
+        """Tell the client and the log that it must not subscribe to this subject."""
+        cdef str text = text_of(subject)
+        cdef str name
+        if queue is None:
+            self.send_error(ErrorText.SUBSCRIPTION_VIOLATION.format(text))
+            name = ""
+        else:
+            self.send_error(ErrorText.SUBSCRIPTION_QUEUE_VIOLATION.format(text, text_of(queue)))
+            name = f"Queue: {quoted(text_of(queue))}, "
+        self.error(
+            f"Subscription Violation - Subject {quoted(text)}, {name}SID {quoted(text_of(sid))}"
+        )
+        return 0
 
     cdef int on_unsubscribe(self, Args* args) except -1:
         cdef bytes sid = args.at[0][:args.size[0]]
@@ -517,6 +558,9 @@ cdef class Connection(Wire):
         if self.reason is not None:
             error = CLIENT_CLOSED
             taken = False
+        elif not self.may_receive(sub, <Message*> traced.message):
+            error = SUBJECT_DENIED
+            taken = False
         elif not traced.trace.is_only:
             if sub.max_delivered and sub.delivered >= sub.max_delivered:
                 error = AUTO_UNSUBSCRIBED
@@ -539,6 +583,8 @@ cdef class Connection(Wire):
         cdef Message stripped
         cdef bytes line
         cdef int done
+        if not self.may_receive(sub, message):
+            return 0
         sub.delivered += 1
         if sub.max_delivered and sub.delivered > sub.max_delivered:
             self.remove_subscription(sub)
@@ -568,6 +614,12 @@ cdef class Connection(Wire):
             )
             self.remove_subscription(sub)
         return done
+
+    cdef bint may_receive(self, Subscription sub, Message* message) except -1:
+        """Return whether the client may receive a message of its subscription."""
+        return self.verdicts is None or self.verdicts.may_subscribe(
+            message.subject[:message.subject_len], sub.queue_bytes
+        )
 
     cdef int append_message(self, Subscription sub, Message* message) except -1:
         """Append the message's frame to the outbound buffer; 0: the connection does not take it."""

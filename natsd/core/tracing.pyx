@@ -39,6 +39,7 @@ cdef tuple TRACE_HEADERS = (
 
 NO_ECHO = "Not delivered because of no echo"
 CLIENT_CLOSED = "Not delivered because client is closed"
+SUBJECT_DENIED = "Not delivered because subscription denies this subject"
 AUTO_UNSUBSCRIBED = "Not delivered because auto-unsubscribe exceeded"
 NOT_STALLED = "Not delivered because fast producer not stalled and consumer is slow"
 

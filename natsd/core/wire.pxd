@@ -23,6 +23,7 @@ cdef class Wire(Endpoint):
     cdef bint is_blocked                 # the socket is full
     cdef bint is_congested               # over 75 % of max_pending: publishers wait
     cdef bint is_stalled                 # reading is paused
+    cdef bint is_deciding                # it is paused until `resume_reading`
     cdef bint lingers                    # the close waits until the peer could read the last bytes
     cdef bint is_ending                  # the peer sent FIN; only pending bytes are still sent
 

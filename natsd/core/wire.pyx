@@ -87,6 +87,8 @@ cdef class Wire(Endpoint):
         if self.tail_bytes:
             memcpy(self.reactor.read_buffer, self.tail, self.tail_bytes)
         room[0] = self.reactor.read_bytes - self.tail_bytes
+        if self.awaiting_connect:       # a stranger's bytes take little memory while they wait
+            room[0] = min(room[0], <Py_ssize_t>self.max_control_line_bytes)
         return self.reactor.read_buffer + self.tail_bytes
 
     cdef int on_readable(self) except -1:
@@ -95,6 +97,8 @@ cdef class Wire(Endpoint):
         cdef char* at
         cdef ssize_t n
         if self.is_stalled:
+            if self.is_deciding:    # only a hangup is reported meanwhile
+                self.close(ClosedReason.CLIENT_CLOSED)
             return 0
         at = self.space(&room)
         n = recv(self.fd, at, room, MSG_DONTWAIT)
@@ -166,6 +170,17 @@ cdef class Wire(Endpoint):
         if not self.is_stalled and self.reason is None:
             self.continue_reading()
         return 0
+
+    def resume_reading(self, call) -> None:
+        """Call `call()`, then parse what was kept and continue to read, in a turn of its own."""
+        self.reactor.begin()
+        self.is_deciding = False
+        try:
+            call()
+            self.resume()
+        except Exception:
+            self.reactor.failed(self)
+        self.reactor.finish()
 
     cdef int continue_reading(self) except -1:
         """Watch the socket for readable data again."""

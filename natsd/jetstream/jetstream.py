@@ -25,7 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from natsd.accounts import SYSTEM_ACCOUNT, Account
+from natsd.accounts import Account
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.resources import three_quarters
 from natsd.core.network import Reactor, Wire
@@ -151,16 +151,20 @@ class JetStream:
             files = [AccountFiles(self.directory / account.name) for account in accounts]
             await self._check_keys(files)
             for account in accounts:
-                if account.name == SYSTEM_ACCOUNT:
-                    self.system_account = account
-                    self.api.refuse(account)
-                elif tiers := self.limits.get(account.name, UNLIMITED):
-                    await self.enable(account, tiers)
-                else:
-                    self.api.refuse(account)
+                await self.serve(account)
         except BaseException:
             await self.stop()
             raise
+
+    async def serve(self, account: Account) -> None:
+        """Serve an account as its settings say. Raises EncryptionError, OSError."""
+        if account.is_system:
+            self.system_account = account
+            self.api.refuse(account)
+        elif tiers := self.limits.get(account.name, UNLIMITED):
+            await self.enable(account, tiers)
+        else:
+            self.api.refuse(account)
 
     async def enable(self, account: Account, limits: AccountTiers = UNLIMITED) -> None:
         """Serve an account, and return when its streams are. Raises EncryptionError, OSError."""

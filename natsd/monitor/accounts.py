@@ -9,7 +9,7 @@ Sources: nats-server's `Accountz`, `AccountInfo` and `AccountStat`: field names 
 from collections.abc import Collection
 from typing import Any, Final
 
-from natsd.accounts import SYSTEM_ACCOUNT, Account
+from natsd.accounts import Account
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter
@@ -42,7 +42,7 @@ def accountz(server: ObservedServer, account: str, clock: Clock) -> dict[str, An
     answer = {
         "server_id": server.id,
         "now": timestamp(clock.wall_ns()),
-        "system_account": SYSTEM_ACCOUNT,
+        "system_account": server.accounts.system.name,
     }
     if not account:
         return answer | {"accounts": sorted(server.accounts)}
@@ -54,7 +54,7 @@ def account_detail(server: ObservedServer, name: str) -> dict[str, Any]:
     account = server.accounts.get(name)
     if account is None:
         raise BadParameter(f"Account {name} does not exist")
-    is_system = name == SYSTEM_ACCOUNT
+    is_system = account.is_system
     uses_jetstream = server.jetstream is not None and name in server.jetstream.accounts
     detail = {
         "account_name": name,
@@ -69,7 +69,8 @@ def account_detail(server: ObservedServer, name: str) -> dict[str, Any]:
     }
     if is_system:
         detail["exports"] = _exports(has_jetstream=server.jetstream is not None)
-    detail["imports"] = _imports(name, is_system=is_system, uses_jetstream=uses_jetstream)
+    system = server.accounts.system.name
+    detail["imports"] = _imports(name, system, uses_jetstream=uses_jetstream)
     stats = account.sublist.stats().to_json()
     return detail | {
         "name_tag": name,
@@ -85,18 +86,18 @@ def _exports(*, has_jetstream: bool) -> list[dict[str, str]]:
     ]
 
 
-def _imports(name: str, *, is_system: bool, uses_jetstream: bool) -> list[dict[str, Any]]:
+def _imports(name: str, system: str, *, uses_jetstream: bool) -> list[dict[str, Any]]:
     rows = [
         (local, subject.format(account=name), share)
         for local, subject, share in IMPORTS
-        if share or not is_system
+        if share or name != system
     ]
     if uses_jetstream:
         rows.append((JETSTREAM_API, JETSTREAM_API, True))
     return [
         {
             "subject": subject,
-            "account": SYSTEM_ACCOUNT,
+            "account": system,
             "to": local,
             "local_subject": local,
             "type": "service",

@@ -15,7 +15,6 @@ from itertools import chain, islice
 from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal
 
-from natsd.accounts import GLOBAL_ACCOUNT
 from natsd.clients import Client, ClosedClient
 from natsd.core.steps import Steps
 from natsd.monitor.clock import Clock
@@ -123,7 +122,11 @@ async def connz(
     count = min(options.limit, len(chosen) - start)
     ordered = await turns.run(_ordered(chosen, options, now_ns))
     page = await turns.run(_behind(ordered, start))
-    rows = (_row(connection, options, clock, now_ns) for connection in islice(page, count))
+    default = server.accounts.default.name
+    rows = (
+        _row(connection, options, _login(connection, options, default), clock, now_ns)
+        for connection in islice(page, count)
+    )
     return _answer(server.id, now_wall_ns, count, total, options, rows)
 
 
@@ -158,7 +161,7 @@ def _choose(
     for index, connection in enumerate(everyone):
         if index % CONNECTIONS_PER_STEP == CONNECTIONS_PER_STEP - 1:
             yield
-        if options.account and _account_name(connection) != options.account:
+        if options.account and connection.account_name != options.account:
             continue
         total += 1
         if _is_wanted(connection, options):
@@ -206,7 +209,11 @@ def _behind(
 
 
 def _row(
-    connection: Client | ClosedClient, options: ConnzParameters, clock: Clock, now_ns: int
+    connection: Client | ClosedClient,
+    options: ConnzParameters,
+    login: dict[str, Any],
+    clock: Clock,
+    now_ns: int,
 ) -> dict[str, Any]:
     """Return one connection, its fields in the order of nats-server's `ConnInfo`."""
     closed = connection if isinstance(connection, ClosedClient) else None
@@ -238,7 +245,7 @@ def _row(
     for name in ("name", "lang", "version"):
         if value := getattr(connection, name):
             row[name] = value
-    return row | _login(connection, options) | _interest(connection, options)
+    return row | login | _interest(connection, options)
 
 
 def _until_ns(connection: Client | ClosedClient, now_ns: int) -> int:
@@ -249,23 +256,19 @@ def _lived_ns(connection: Client | ClosedClient, now_ns: int) -> int:
     return _until_ns(connection, now_ns) - connection.start_ns
 
 
-def _login(connection: Client | ClosedClient, options: ConnzParameters) -> dict[str, Any]:
-    """Return user and account, which only `auth` shows; the global account is not named."""
+def _login(
+    connection: Client | ClosedClient, options: ConnzParameters, default_account: str
+) -> dict[str, Any]:
+    """Return user and account, which only `auth` shows; the default account is not named."""
     if not options.auth:
         return {}
     login = {}
     if connection.authorized_user:
         login["authorized_user"] = connection.authorized_user
-    name = _account_name(connection)
-    if name != GLOBAL_ACCOUNT:
+    name = connection.account_name
+    if name != default_account:
         login["account"] = name
     return login | {"name_tag": name}
-
-
-def _account_name(connection: Client | ClosedClient) -> str:
-    if isinstance(connection, ClosedClient):
-        return connection.account_name
-    return connection.account.name if connection.account else GLOBAL_ACCOUNT
 
 
 def _interest(connection: Client | ClosedClient, options: ConnzParameters) -> dict[str, Any]:

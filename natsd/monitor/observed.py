@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from natsd.accounts import Account
+from natsd.accounts import AccountDirectory
 from natsd.clients import Client, ClosedClient
 from natsd.config import Options
 from natsd.core.network import TrafficStats
@@ -65,7 +65,7 @@ class ObservedServer(Protocol):
         """The JetStream of the server; None while it is not served."""
 
     @property
-    def accounts(self) -> Mapping[str, Account]:
+    def accounts(self) -> AccountDirectory:
         """The accounts, by name."""
 
     @property

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 import cramjam
 
-from natsd.accounts import SYSTEM_ACCOUNT
 from natsd.clients import Client
 from natsd.core.reasons import ClosedReason
 from natsd.core.routing import InvalidSubject
@@ -149,7 +148,7 @@ class Replies:
 
     def _account_statz(self, request: ServiceRequest) -> Fields:
         options = self._options(request, "STATZ")
-        is_everybody = request.about == "PING" and request.account.name == SYSTEM_ACCOUNT
+        is_everybody = request.about == "PING" and request.account.is_system
         names = getattr(options, "accounts") if is_everybody else [request.about]  # noqa: B009  a computed model
         unused = bool(getattr(options, "include_unused"))  # noqa: B009  a computed model
         answer = accstatz(self._server, self._answers.clock, names=names, unused=unused)
@@ -210,7 +209,7 @@ class Replies:
     def _options(self, request: ServiceRequest, kind: str) -> Model:
         """Return the parsed body; raises NotAsked if it selects other servers."""
         options = self._read(EVENT_OPTIONS[kind], request)
-        if request.account.name == SYSTEM_ACCOUNT and not self._is_meant(options):
+        if request.account.is_system and not self._is_meant(options):
             raise NotAsked
         return options
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from natsd.accounts import SYSTEM_ACCOUNT, Account
+from natsd.accounts import Account
 from natsd.core.network import Wire
 from natsd.core.routing import Subscription
 from natsd.monitor.accounts import IMPORTS
@@ -68,7 +68,8 @@ class Services:
 
     def start(self) -> None:
         """Subscribe to the requests and answer them."""
-        system = self._server.accounts[SYSTEM_ACCOUNT]
+        accounts = self._server.accounts
+        system = accounts.system
         prefix = "$SYS.REQ.SERVER"
         self._serve(system, f"{prefix}.PING", "STATSZ")
         for kind in SERVER_KINDS:
@@ -80,12 +81,14 @@ class Services:
             self._serve(system, f"$SYS.REQ.ACCOUNT.*.{kind}", f"ACCOUNT.{kind}")
         self._serve(system, "$SYS.REQ.USER.INFO", "USER.INFO")
         self._serve(system, "$SYS.DEBUG.SUBSCRIBERS", "SUBSCRIBERS")
-        for account in self._server.accounts.values():
+        for account in accounts.values():
             if account is not system:
                 self._serve_imports(account)
+        accounts.on_added(self._serve_imports)
 
     async def close(self) -> None:
         """Unsubscribe, and drop the requests that wait."""
+        self._server.accounts.no_longer(self._serve_imports)
         for account, subscription in self._subscriptions:
             account.internal_client.unsubscribe(subscription)
         self._subscriptions.clear()

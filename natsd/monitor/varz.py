@@ -7,7 +7,6 @@ are shown as empty objects and zeros.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from natsd.accounts import SYSTEM_ACCOUNT
 from natsd.monitor.clock import Clock
 from natsd.monitor.jetstream import nanoseconds, varz_jetstream
 from natsd.monitor.observed import ObservedServer
@@ -130,7 +129,7 @@ def _rest(server: ObservedServer, requests: Mapping[str, int]) -> dict[str, Any]
         "config_load_time": timestamp(datetime_ns(server.start_time)),
         "config_digest": "",
         "feature_flags": FEATURE_FLAGS,
-        "system_account": SYSTEM_ACCOUNT,
+        "system_account": server.accounts.system.name,
         "slow_consumer_stats": _by_kind(counters.slow_consumers),
         "stale_connection_stats": _by_kind(counters.stale_connections),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},

@@ -14,7 +14,9 @@ from natsd.version import API_LEVEL, NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VER
 class InfoLine:
     """Renders INFO lines; the fields that all clients share are rendered once."""
 
-    def __init__(self, options: Options, server_id: str, name: str, port: int) -> None:
+    def __init__(
+        self, options: Options, server_id: str, name: str, port: int, *, auth_required: bool
+    ) -> None:
         host, advertised_port = _advertised(options, port)
         fields: dict[str, object] = {
             "server_id": server_id,
@@ -26,7 +28,7 @@ class InfoLine:
             "port": advertised_port,
             "headers": not options.no_header_support,
         }
-        if options.auth_required:
+        if auth_required:
             fields["auth_required"] = True
         fields["max_payload"] = options.max_payload
         ending: dict[str, object] = {}

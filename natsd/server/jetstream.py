@@ -11,12 +11,11 @@ Source: the log lines and error texts are those of nats-server's server/jetstrea
 import asyncio
 import importlib
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from natsd.accounts import Account
+from natsd.accounts import Account, AccountDirectory
 from natsd.clients.listener import lower_first
 from natsd.config import Options
 from natsd.config.jetstream_options import JetStreamOptions
@@ -52,6 +51,8 @@ class JetStreamPart:
         self._server_id = server_id
         self._temporary: Path | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._accounts: AccountDirectory | None = None
+        self._enabling: set[asyncio.Task[None]] = set()
         self.engine: JetStream | None = None
 
     async def load(self) -> None:
@@ -59,7 +60,7 @@ class JetStreamPart:
         if self._options.jetstream.enabled:
             await asyncio.to_thread(importlib.import_module, _ENGINE)
 
-    async def start(self, reactor: Reactor, accounts: Sequence[Account]) -> None:
+    async def start(self, reactor: Reactor, accounts: AccountDirectory) -> None:
         """Recover all stored streams and serve the accounts; does nothing unless enabled.
 
         `load` must have returned before. Raises JetStreamError.
@@ -84,7 +85,7 @@ class JetStreamPart:
         _logger.info("Took %s to start JetStream", format_duration_ns(took_ns // 1000 * 1000))
 
     async def _serve(
-        self, options: JetStreamOptions, reactor: Reactor, accounts: Sequence[Account]
+        self, options: JetStreamOptions, reactor: Reactor, accounts: AccountDirectory
     ) -> None:
         from natsd.jetstream.errors import ApiError
         from natsd.jetstream.jetstream import JetStream
@@ -100,9 +101,23 @@ class JetStreamPart:
             has_default_room=self._options.jetstream.max_file_store < 0,
         )
         try:
-            await self.engine.start(accounts)
+            await self.engine.start(accounts.values())
         except ApiError as error:
             raise JetStreamError(error.description) from error
+        self._accounts = accounts
+        accounts.on_added(self._serve_added)
+
+    def _serve_added(self, account: Account) -> None:
+        """Serve an account that is created while the server runs."""
+        assert self.engine is not None
+        task = asyncio.create_task(self.engine.serve(account), name="natsd-jetstream-account")
+        self._enabling.add(task)
+        task.add_done_callback(self._enabled)
+
+    def _enabled(self, task: asyncio.Task[None]) -> None:
+        self._enabling.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("JetStream: an account is not served: %s", error)
 
     async def stop(self) -> None:
         """Stop JetStream and close its files; acknowledged messages are on disk in any case.
@@ -117,6 +132,9 @@ class JetStreamPart:
         if self.engine is None:
             return
         _logger.info("Initiating JetStream Shutdown...")
+        if self._accounts is not None:
+            self._accounts.no_longer(self._serve_added)
+        await asyncio.gather(*self._enabling, return_exceptions=True)
         try:
             await self.engine.stop()
         except Exception:

@@ -17,7 +17,6 @@
 """
 
 import asyncio
-import hmac
 import logging
 import socket
 import time
@@ -27,10 +26,10 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from natsd.accounts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+from natsd.accounts import GLOBAL_ACCOUNT, Account, AccountDirectory
 from natsd.clients import Client, ClosedClient
 from natsd.clients.acceptor import Acceptor, refuse
-from natsd.clients.connect import ConnectOptions
+from natsd.clients.authentication import Authenticator, PendingLogins, SingleLogin
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.transport import TransportLink, Transports
 from natsd.config import Options, make_options
@@ -66,13 +65,19 @@ _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 class Server:
     """A NATS server. Keywords are the settings of `Options`; an invalid one raises OptionsError.
 
-    With `thread` True the server runs on its own thread and loop. The start raises ListenError if a
+    With `thread` True the server runs on its own thread and loop. `authenticator` decides over the
+    clients in place of the configured token or user. The start raises ListenError if a
     port is not available, FileError if the pid or ports file cannot be written, and JetStreamError
     if JetStream cannot start.
     """
 
     def __init__(
-        self, options: Options | None = None, *, thread: bool = False, **settings: Any
+        self,
+        options: Options | None = None,
+        *,
+        thread: bool = False,
+        authenticator: Authenticator | None = None,
+        **settings: Any,
     ) -> None:
         self.options = make_options(options, **settings)
         self.id = new_server_id()
@@ -80,7 +85,9 @@ class Server:
         self.client_host = self.options.host
         self.client_port = 0
         self.clients: dict[int, Client] = {}
-        self.accounts: dict[str, Account] = {}
+        self.accounts: AccountDirectory
+        self.authenticator = authenticator or SingleLogin(self.options, GLOBAL_ACCOUNT)
+        self.logins = PendingLogins()
         self.settings = connection_settings(self.options)
         self._own_thread = OwnThread(self) if thread else None
         self._acceptor: Acceptor | None = None
@@ -148,7 +155,7 @@ class Server:
             try:
                 await self._jetstream.load()
                 self._files.open()
-                await self._jetstream.start(self.reactor, list(self.accounts.values()))
+                await self._jetstream.start(self.reactor, self.accounts)
             except BaseException:
                 listener.close()
                 raise
@@ -194,20 +201,29 @@ class Server:
             sweep_seconds(options),
             pending_bytes_max(options),
         )
-        for name in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT):
-            settings = options.accounts.get(name, AccountOptions()).msg_trace
-            self.accounts[name] = Account(
-                name,
-                self.reactor,
-                sublist_cache=not options.disable_sublist_cache,
-                msg_trace=settings if settings.dest else None,
-            )
+        self.accounts = AccountDirectory(self._make_account)
+
+    def _make_account(self, name: str, is_system: bool) -> Account:
+        settings = self.options.accounts.get(name, AccountOptions()).msg_trace
+        return Account(
+            name,
+            self.reactor,
+            sublist_cache=not self.options.disable_sublist_cache,
+            msg_trace=settings if settings.dest else None,
+            is_system=is_system,
+        )
 
     def _serve_clients(self, listener: socket.socket) -> None:
         """Begin to accept clients."""
         loop = asyncio.get_running_loop()
         self.client_port = bound_port(listener)
-        self._info = InfoLine(self.options, self.id, self.name, self.client_port)
+        self._info = InfoLine(
+            self.options,
+            self.id,
+            self.name,
+            self.client_port,
+            auth_required=self.authenticator.is_required,
+        )
         self._transports = None if has_poller() else Transports(loop)
         self._acceptor = Acceptor(
             loop, listener, self._accepted, self._refused, descriptors_for_clients()
@@ -260,6 +276,7 @@ class Server:
         await self._services.close()
         await self._jetstream.stop()
         self._close_connections()
+        await self.logins.close()
         if self._transports is not None:
             await self._transports.close()
         await self._files.close()
@@ -271,8 +288,7 @@ class Server:
     def _close_connections(self) -> None:
         for client in list(self.clients.values()):
             client.close(ClosedReason.SERVER_SHUTDOWN)
-        for account in self.accounts.values():
-            account.close()
+        self.accounts.close()
         self.reactor.close()
 
     async def __aenter__(self) -> Self:
@@ -336,32 +352,18 @@ class Server:
 
     @property
     def system_account(self) -> Account:
-        """The system account, `$SYS`."""
-        return self.accounts[SYSTEM_ACCOUNT]
+        """The account in which the server itself is observed."""
+        return self.accounts.system
 
     def info(self, cid: int, ip: str, account: Account | None = None) -> bytes:
         """Return the INFO line for a client; with `account`, the later line that names it."""
         if account is None:
             return self._info.render(cid, ip)
-        return self._info.render_connected(cid, ip, account.name, account is self.system_account)
+        return self._info.render_connected(cid, ip, account.name, account.is_system)
 
     def lame_duck_info(self, cid: int, ip: str) -> bytes:
         """Return the INFO line that tells a client to connect to another server."""
         return self._info.render_lame_duck(cid, ip)
-
-    def authenticate(self, connect: ConnectOptions) -> bool:
-        """Return whether the credentials of a CONNECT are accepted."""
-        options = self.options
-        if options.token:
-            return _equal(connect.auth_token, options.token)
-        if options.user or options.password:
-            user = _equal(connect.user, options.user)
-            return _equal(connect.password, options.password) and user
-        return True
-
-    def account_of(self, connect: ConnectOptions) -> Account:
-        """Return the account that a client belongs to; so far always `$G`."""
-        return self.accounts[GLOBAL_ACCOUNT]
 
     def client_closed(self, client: Client) -> None:
         """Remember a client that is being torn down, for monitoring."""
@@ -413,11 +415,6 @@ class Server:
         client = Client(self, cid, -1, ip, port, link)
         client.welcome()
         return client
-
-
-def _equal(given: str, expected: str) -> bool:
-    """Return whether two secrets are equal, in constant time."""
-    return hmac.compare_digest(given.encode(), expected.encode())
 
 
 def connection_settings(options: Options) -> Settings:

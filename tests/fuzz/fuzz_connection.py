@@ -11,9 +11,9 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from natsd.accounts import Account
+from natsd.accounts import Account, AccountDirectory
+from natsd.clients.authentication import PendingLogins, SingleLogin
 from natsd.clients.client import Client
-from natsd.clients.connect import ConnectOptions
 from natsd.config import Options
 from natsd.core.network import Reactor, Settings
 from natsd.core.reasons import ClosedReason
@@ -93,16 +93,15 @@ class Host:
         self.reactor = reactor
         self.settings = limits
         self.clients: dict[int, Client] = {}
-        self.account = self.system_account = Account("$G", reactor)
+        self.authenticator = SingleLogin(self.options, "$G")
+        self.logins = PendingLogins()
+        self.accounts = self.new_accounts()
+
+    def new_accounts(self) -> AccountDirectory:
+        return AccountDirectory(lambda name, _: Account(name, self.reactor))
 
     def info(self, cid: int, ip: str, **more: object) -> bytes:
         return b"INFO {}\r\n"
-
-    def authenticate(self, connect: ConnectOptions) -> bool:
-        return True
-
-    def account_of(self, connect: ConnectOptions) -> Account:
-        return self.account
 
     def client_closed(self, client: Client) -> None: ...
 
@@ -137,11 +136,13 @@ def failed(text: str) -> None:
 
 
 HOST = Host(Reactor(Loop(), failed), limits())
+IDLE_ACCOUNTS = HOST.accounts
 
 
 def session(pieces: Iterable[bytes]) -> tuple[object, ...]:
     """Return all effects of a client that sends these pieces."""
-    HOST.account = Account("$G", HOST.reactor)
+    HOST.accounts = HOST.new_accounts()
+    account = HOST.accounts.default
     transports = Transport(), Transport()
     client, listener = (
         Peer(HOST, cid, -1, "127.0.0.1", 4000 + cid, transport)
@@ -158,7 +159,7 @@ def session(pieces: Iterable[bytes]) -> tuple[object, ...]:
         client.reason,
         client.in_msgs,
         client.in_bytes,
-        HOST.account.counters.out_msgs,
+        account.counters.out_msgs,
         client.num_subscriptions,
         bytes(transports[1].written),
         b"" if client.picks_at_random else bytes(transports[0].written),
@@ -166,9 +167,9 @@ def session(pieces: Iterable[bytes]) -> tuple[object, ...]:
     for peer in (client, listener):
         peer.close(ClosedReason.CLIENT_CLOSED)
         feed(peer, b"")
-    assert len(HOST.account.sublist) == 0
+    assert len(account.sublist) == 0
     assert HOST.clients == {}
-    HOST.account = HOST.system_account
+    HOST.accounts = IDLE_ACCOUNTS
     return outcome
 
 

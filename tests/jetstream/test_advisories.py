@@ -129,7 +129,7 @@ async def test_what_concerns_the_server_is_told_in_the_system_account(
     tell, fields = SYSTEM_EVENTS[suffix]
     tell(jetstream)  # nobody subscribes yet
     jetstream.server_name, jetstream.server_id = "natsd", "NAAA"
-    system = jetstream.system_account = Account(SYSTEM_ACCOUNT, jetstream.reactor)
+    system = jetstream.system_account = Account(SYSTEM_ACCOUNT, jetstream.reactor, is_system=True)
     heard = told(system)
     tell(jetstream)
     await eventually(lambda: heard)
@@ -168,7 +168,7 @@ async def test_nothing_is_built_for_nobody(
 async def test_the_system_account_hears_whose_batch_was_abandoned(
     jetstream: JetStream, eventually: Eventually
 ) -> None:
-    system = jetstream.system_account = Account(SYSTEM_ACCOUNT, jetstream.reactor)
+    system = jetstream.system_account = Account(SYSTEM_ACCOUNT, jetstream.reactor, is_system=True)
     heard = told(system)
     advisories.batch_abandoned(account_of(jetstream), "S", "b1", "large")
     await eventually(lambda: heard)

@@ -224,7 +224,9 @@ async def test_out_of_space_is_refused_and_over_when_there_is_space(
     async with on_disk() as jetstream:
         stream = await create(jetstream, "S", subjects=["s"])
         await publish(jetstream, "s", b"before")
-        system = jetstream.system_account = Account(SYSTEM_ACCOUNT, jetstream.reactor)
+        system = jetstream.system_account = Account(
+            SYSTEM_ACCOUNT, jetstream.reactor, is_system=True
+        )
         told: list[bytes] = []
         system.internal_client.subscribe(
             "$JS.EVENT.ADVISORY.SERVER.OUT_OF_STORAGE", lambda *message: told.append(message[3])

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from natsd.accounts import SYSTEM_ACCOUNT, Account
+from natsd.accounts import Account
 from natsd.accounts.internal_client import Service, wire_subject
 from natsd.core.network import Wire
 from natsd.core.quoting import quoted
@@ -141,7 +141,7 @@ class Router:
             service: Service = partial(self._refuse, account, route)
             if route.served is Served.ASSET:
                 continue
-            if route.served is Served.SYSTEM and route.handler and account.name == SYSTEM_ACCOUNT:
+            if route.served is Served.SYSTEM and route.handler and account.is_system:
                 service = partial(self._receive, asker, route, API_PREFIX)
             self._subscribe(account, f"{API_PREFIX}.{route.subject}", service)
 

@@ -280,7 +280,7 @@ async def test_an_account_without_jetstream(jetstream: JetStream) -> None:
 
 async def test_the_system_account_purges_an_account(jetstream: JetStream) -> None:
     """All streams of the account are deleted; only the system account may ask for it."""
-    system = Account(SYSTEM_ACCOUNT, jetstream.reactor)
+    system = Account(SYSTEM_ACCOUNT, jetstream.reactor, is_system=True)
     jetstream.api.refuse(system)
 
     async def purge(name: str) -> dict[str, Any]:
@@ -421,7 +421,9 @@ async def test_a_flood_is_dropped(
     with_handler(monkeypatch, waits)
     async with serving(tmp_path, info_queue_limit=5, request_queue_limit=7) as jetstream:
         client, answers = account_of(jetstream).account.internal_client, list[bytes]()
-        system = jetstream.system_account = Account(SYSTEM_ACCOUNT, jetstream.reactor)
+        system = jetstream.system_account = Account(
+            SYSTEM_ACCOUNT, jetstream.reactor, is_system=True
+        )
         told = list[bytes]()
         system.internal_client.subscribe(
             "$JS.EVENT.ADVISORY.API.LIMIT_REACHED", lambda *message: told.append(message[3])

@@ -1,0 +1,84 @@
+"""The directory of a server's accounts, by name.
+
+- It has two accounts from its beginning: the default account, to which a client belongs that named
+  none, and the system account. Which names they have is the directory's business alone: everything
+  else asks for `default`, `system`, or `Account.is_system`.
+- `find` may create an account, if `may_create` allows its name: so accounts can come from a
+  resolver. The accounts that were created so are never more than `created_max`; beyond that `find`
+  answers as if there were no such account.
+- Those that serve accounts (monitoring, JetStream) learn of each new one through `on_added`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from natsd.accounts.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+
+CREATED_MAX: Final = 65_536
+"""Accounts that a directory creates on demand, unless it is told otherwise."""
+
+Added = Callable[[Account], object]
+"""Called with each account that is created on demand."""
+
+
+def no_name(_name: str) -> bool:
+    """Return that an account of that name must not be created."""
+    return False
+
+
+class AccountDirectory(Mapping[str, Account]):
+    """All accounts of one server; a mapping of those that exist now."""
+
+    def __init__(
+        self,
+        make: Callable[[str, bool], Account],
+        *,
+        default: str = GLOBAL_ACCOUNT,
+        system: str = SYSTEM_ACCOUNT,
+        may_create: Callable[[str], bool] = no_name,
+        created_max: int = CREATED_MAX,
+    ) -> None:
+        """Create the directory with its first two accounts.
+
+        `make` returns a new account; it gets the name, and whether it is the system account.
+        """
+        self._make = make
+        self._may_create = may_create
+        self._creatable = created_max
+        self._listeners: list[Added] = []
+        self.default = make(default, False)
+        self.system = make(system, True)
+        self._accounts = {default: self.default, system: self.system}
+
+    def find(self, name: str) -> Account | None:
+        """Return the account of that name; None: there is none, and it must not be created."""
+        account = self._accounts.get(name)
+        if account is None and self._creatable > 0 and self._may_create(name):
+            self._creatable -= 1
+            account = self._accounts[name] = self._make(name, False)
+            for added in tuple(self._listeners):
+                added(account)
+        return account
+
+    def on_added(self, added: Added) -> None:
+        """Call `added` with each account that is created from now on."""
+        self._listeners.append(added)
+
+    def no_longer(self, added: Added) -> None:
+        """Undo `on_added`, if it was called."""
+        if added in self._listeners:
+            self._listeners.remove(added)
+
+    def close(self) -> None:
+        """Close all accounts."""
+        for account in self._accounts.values():
+            account.close()
+
+    def __getitem__(self, name: str) -> Account:
+        return self._accounts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._accounts)
+
+    def __len__(self) -> int:
+        return len(self._accounts)

@@ -1,0 +1,120 @@
+"""The directory of accounts: default, system, on demand; and what a new account gets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client as NatsClient
+from nats.errors import Error, NoRespondersError
+
+from natsd import Server
+from natsd.accounts import Account, AccountDirectory
+from natsd.clients import Client
+from natsd.clients.authentication import Verdict
+from natsd.clients.connect import ConnectOptions
+from natsd.core.network import Reactor
+from tests.server.streams import DEADLINE_S
+
+
+def directory(reactor: Reactor, **more: Any) -> AccountDirectory:
+    return AccountDirectory(
+        lambda name, is_system: Account(name, reactor, is_system=is_system),
+        **more,
+    )
+
+
+async def test_the_first_two_accounts() -> None:
+    reactor = Reactor(asyncio.get_running_loop(), print)
+    accounts = directory(reactor, default="HOME", system="ROOT")
+    assert list(accounts) == ["HOME", "ROOT"]
+    assert (accounts.default.name, accounts.system.name) == ("HOME", "ROOT")
+    assert [account.is_system for account in accounts.values()] == [False, True]
+    assert accounts.find("$G") is None
+    accounts.close()
+    reactor.close()
+
+
+async def test_accounts_on_demand() -> None:
+    reactor = Reactor(asyncio.get_running_loop(), print)
+    added: list[str] = []
+    accounts = directory(reactor, may_create=lambda name: name.startswith("tenant-"), created_max=2)
+    accounts.on_added(lambda account: added.append(account.name))
+    first = accounts.find("tenant-1")
+    assert first is not None
+    assert accounts.find("tenant-1") is first
+    assert accounts.find("stranger") is None
+    assert accounts.find("tenant-2") is accounts["tenant-2"]
+    assert accounts.find("tenant-3") is None  # more than it may create
+    assert added == ["tenant-1", "tenant-2"]
+    accounts.close()
+    reactor.close()
+
+
+class ByUser:
+    """Each user has the account of its name."""
+
+    is_required = True
+
+    def authenticate(self, client: Client, connect: ConnectOptions) -> Verdict:
+        return Verdict(connect.user)
+
+
+class Tenants(Server):
+    """A server whose directory creates the accounts of tenants."""
+
+    def _build(self) -> None:
+        super()._build()
+        self.accounts = AccountDirectory(
+            self._make_account,
+            default="HOME",
+            system="ROOT",
+            may_create=lambda name: name.startswith("tenant-"),
+        )
+
+
+async def ask(client: NatsClient, subject: str, body: bytes = b"") -> dict[str, Any]:
+    """Return the answer; an account is served by JetStream soon after its creation."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            try:
+                return dict(json.loads((await client.request(subject, body)).data))
+            except NoRespondersError:
+                await asyncio.sleep(0.01)
+
+
+async def test_the_verdict_names_the_account(tmp_path: Path) -> None:
+    """Accounts with any names: isolated, monitored, and with a JetStream of their own."""
+    server = Tenants(
+        host="127.0.0.1",
+        port=-1,
+        authenticator=ByUser(),
+        jetstream={"enabled": True, "store_dir": str(tmp_path)},
+    )
+    async with server:
+        one, two = [
+            await nats.connect(server.client_url, user=f"tenant-{number}", password="x")
+            for number in (1, 2)
+        ]
+        with pytest.raises(Error, match=r"(?i)authorization violation"):
+            await nats.connect(
+                server.client_url, user="stranger", password="x", allow_reconnect=False
+            )
+        heard = [await each.subscribe("a") for each in (one, two)]
+        await one.publish("a", b"one")
+        await one.flush()
+        await two.flush()
+        assert [each.pending_msgs for each in heard] == [1, 0]
+
+        assert (await ask(two, "$SYS.REQ.USER.INFO"))["data"]["account"] == "tenant-2"
+        created = await ask(one, "$JS.API.STREAM.CREATE.S", b'{"name":"S"}')
+        assert created["config"]["name"] == "S"
+        assert (await ask(two, "$JS.API.STREAM.NAMES"))["total"] == 0
+        assert (tmp_path / "jetstream" / "tenant-1" / "streams" / "S").is_dir()
+        assert sorted(server.accounts) == ["HOME", "ROOT", "tenant-1", "tenant-2"]
+        await one.close()
+        await two.close()
