@@ -50,7 +50,10 @@ cdef inline uint64_t reversed_bits(uint64_t bits) noexcept nogil:
     bits = (bits >> 2) & <uint64_t> 0x3333333333333333 | (bits & <uint64_t> 0x3333333333333333) << 2
     bits = (bits >> 4) & <uint64_t> 0x0F0F0F0F0F0F0F0F | (bits & <uint64_t> 0x0F0F0F0F0F0F0F0F) << 4
     bits = (bits >> 8) & <uint64_t> 0x00FF00FF00FF00FF | (bits & <uint64_t> 0x00FF00FF00FF00FF) << 8
-    bits = (bits >> 16) & <uint64_t> 0x0000FFFF0000FFFF | (bits & <uint64_t> 0x0000FFFF0000FFFF) << 16
+    bits = (
+        (bits >> 16) & <uint64_t> 0x0000FFFF0000FFFF
+        | (bits & <uint64_t> 0x0000FFFF0000FFFF) << 16
+    )
     return bits >> 32 | bits << 32
 
 

@@ -5,7 +5,7 @@
           ▼
     lookup ◀─────────▶ MatchCache  results of recent subjects, at most 1,024     match_cache.pyx
           └──────────▶ MatchResult the immutable result of a lookup              match_result.pyx
-    insert, remove ──▶ InterestObservers  routes, leaf nodes, push consumers     interest_observers.pyx
+    insert, remove ──▶ InterestObservers  routes, push consumers              interest_observers.pyx
 
 Promises
 - There is one writer; readers in other threads never crash. Every operation holds the GIL from its

@@ -183,8 +183,8 @@ cdef class ConsumerEngine(ConsumerInput):
         self.wake()
 
     cdef ReaderFilters heard(self):
-        """Return the filters to register with the readers. With a start list or a key and no filter,
-        they match everything: a reader without filters is not told of removals."""
+        """Return the filters to register with the readers. With a start list or a key and no
+        filter, they match everything: a reader without filters is not told of removals."""
         if self.settings.filters or not (self.cursor.start_count or self.keyed is not None):
             return self.wanted
         return at_once(self.readers.list_filters(("*", "*.>")))
