@@ -49,7 +49,7 @@ class Account:
         self.sublist = SubList(cache=sublist_cache)
         self.counters = TrafficStats()
         self.connections = 0
-        self.publisher = AccountPublisher(reactor, self.sublist)
+        self.publisher = AccountPublisher(reactor, self.sublist, self)
         self.internal_client = InternalClient(reactor, self.sublist, self.publisher)
 
     def close(self) -> None:

@@ -4,8 +4,9 @@
   none, and the system account. Which names they have is the directory's business alone: everything
   else asks for `default`, `system`, or `Account.is_system`.
 - `find` may create an account, if `may_create` allows its name: so accounts can come from a
-  resolver. The accounts that were created so are never more than `created_max`; beyond that `find`
-  answers as if there were no such account.
+  resolver. A name that could lead out of the store's directory is never allowed. The accounts that
+  were created so are never more than `created_max`; beyond that `find` answers as if there were no
+  such account.
 - Those that serve accounts (monitoring, JetStream) learn of each new one through `on_added`.
 """
 
@@ -14,6 +15,7 @@ from typing import Final
 
 from natsd.accounts.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 
+_SEPARATORS: Final = frozenset("/\\ \t\r\n\0")
 CREATED_MAX: Final = 65_536
 """Accounts that a directory creates on demand, unless it is told otherwise."""
 
@@ -24,6 +26,11 @@ Added = Callable[[Account], object]
 def no_name(_name: str) -> bool:
     """Return that an account of that name must not be created."""
     return False
+
+
+def is_account_name(name: str) -> bool:
+    """Return whether an account may have that name, which is also the name of its directory."""
+    return name not in {"", ".", ".."} and _SEPARATORS.isdisjoint(name)
 
 
 class AccountDirectory(Mapping[str, Account]):
@@ -53,7 +60,9 @@ class AccountDirectory(Mapping[str, Account]):
     def find(self, name: str) -> Account | None:
         """Return the account of that name; None: there is none, and it must not be created."""
         account = self._accounts.get(name)
-        if account is None and self._creatable > 0 and self._may_create(name):
+        if account is not None or self._creatable <= 0 or not is_account_name(name):
+            return account
+        if self._may_create(name):
             self._creatable -= 1
             account = self._accounts[name] = self._make(name, False)
             for added in tuple(self._listeners):

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from natsd.core.network import AccountPublisher, CallbackSink, IgnoringSink, Reactor, Wire
+from natsd.core.network import AccountPublisher, CallbackSink, IgnoringSink, Reactor, Session
 from natsd.core.routing import InvalidSubject, Sink, SubList, Subscription
 
 Handler = Callable[[str, str | None, bytes, bytes], object]
 """Called with subject, reply, header block (empty: none) and payload."""
-Service = Callable[[str, str | None, bytes, bytes, Wire | None], object]
+Service = Callable[[str, str | None, bytes, bytes, Session | None], object]
 """Called with the arguments of a Handler and the connection that published; None: the server."""
 
 INBOX_PREFIX: Final = "_INBOX.$internal."

@@ -30,6 +30,7 @@ from natsd.core.wall_time import timestamp
 
 if TYPE_CHECKING:
     from natsd.accounts.account import Account
+    from natsd.accounts.directory import AccountDirectory
     from natsd.core.routing import Subscription
 
 DESTINATION: Final = b"Nats-Trace-Dest"
@@ -53,6 +54,8 @@ _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 
 class TraceSource(Protocol):
     """The server, as a trace shows it."""
+
+    accounts: "AccountDirectory"
 
     def describe(self) -> dict[str, object]:
         """Return the fields of the trace's `server` object."""
@@ -177,7 +180,8 @@ class MessageTrace:
 
     def service_import(self, subject: str) -> None:
         """Record that the message is a request to a service of the system account."""
-        self._add("si", acc="$SYS", **{"from": subject, "to": subject})
+        system = self._source.accounts.system.name
+        self._add("si", acc=system, **{"from": subject, "to": subject})
 
     def stream(
         self, name: str, subject: bytes | None, *, is_unwanted: bool = False, error: str = ""

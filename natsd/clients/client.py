@@ -1,6 +1,6 @@
 """The client connection: INFO, CONNECT, log lines, and data for monitoring.
 
-- The path of messages is compiled code in natsd/core/connection.pyx. This module handles events
+- The path of messages is compiled code in natsd/core/client_session.pyx. This module handles events
   that are rare, such as the start and the end of a connection.
 - A client is in its server's `clients` from accept to teardown. Afterwards a `ClosedClient` is in
   the server's ring of closed clients.
@@ -31,7 +31,7 @@ from natsd.clients.redact import redact_connect, shown_payload
 from natsd.clients.tracing import Decision, decide
 from natsd.config import Options
 from natsd.config.levels import TRACE
-from natsd.core.network import Connection, Reactor, Settings
+from natsd.core.network import ClientSession, Endpoint, Framing, Reactor, Settings
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason, ErrorText
 
@@ -88,23 +88,36 @@ class SubscriptionInfo:
     max: int  # auto-unsubscribe limit; 0: none
 
 
-class Client(Connection):
-    """A connection that speaks the client protocol."""
+class Client(ClientSession):
+    """The session of a connection that speaks the client protocol."""
 
-    __slots__ = ("_connect", "_login", "account", "host", "ip", "port")
+    __slots__ = ("_connect", "_login", "host", "ip", "port")
 
     kind: Final = "Client"
+    account: Account | None
 
     def __init__(
-        self, host: ClientHost, cid: int, fd: int, ip: str, port: int, transport: Any = None
+        self,
+        host: ClientHost,
+        cid: int,
+        fd: int,
+        ip: str,
+        port: int,
+        transport: Any = None,
+        framing: Framing | None = None,
     ) -> None:
-        super().__init__(host.reactor, host.settings, cid, fd, transport)
+        """Create the session with its endpoint; `fd` is -1 if `transport` serves the connection.
+
+        `framing` stands between them if there is one.
+        """
+        super().__init__(Endpoint(host.reactor, host.settings, fd, transport), cid)
+        if framing is not None:
+            self.endpoint.frame(framing)
         self.host = host
         self._connect: ConnectOptions | None = None
         self._login: asyncio.Task[None] | None = None
         self.ip = ip
         self.port = port
-        self.account: Account | None = None
         if host.options.trace:
             self.set_trace(True)
 
@@ -116,7 +129,7 @@ class Client(Connection):
         host = self.host
         self.debug("Client connection created")
         self._join(host.accounts.default)
-        self.open()
+        self.endpoint.open()
         self.send_protocol(host.info(self.cid, self.ip))
         limit = host.options.max_connections
         if limit < 1 or len(host.clients) >= limit:
@@ -139,8 +152,7 @@ class Client(Connection):
             if self.account is not None:
                 self.account.connections -= 1
             account.connections += 1
-            self.account = account
-            self.bind_account(account.sublist, account.counters)
+            self.bind_account(account, account.sublist, account.counters)
             self.counts_parents = account.msg_trace is not None
 
     # ---- operations, called by the compiled connection
@@ -177,7 +189,7 @@ class Client(Connection):
             verdict = REFUSED
         self._login = None
         if self.reason is None:
-            self.resume_reading(lambda: self._decided(connect, verdict))
+            self.endpoint.resume_reading(lambda: self._decided(connect, verdict))
 
     def _decided(self, connect: ConnectOptions, verdict: Verdict) -> None:
         """Refuse the client, or join the account of the verdict and apply the options."""

@@ -1,6 +1,6 @@
 """Connections on the event loop's transports: used without a poller, and for TLS.
 
-    loop's transport ──calls──> TransportLink ──calls──> Client (compiled, as elsewhere)
+    loop's transport ──calls──> TransportLink ──calls──> Endpoint (compiled, as elsewhere)
                      <─write─┘               <─write─┘
 
 - The write limits of a transport are 0, so that it reports at once when the socket is full, and no
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from natsd.clients.client import Client
+from natsd.core.network import Endpoint
 from natsd.core.reasons import ClosedReason
 
 logger = logging.getLogger("natsd.server")
@@ -38,6 +39,7 @@ class TransportLink(asyncio.BufferedProtocol):
         self._transports = transports
         self._connect: Connect | None = connect
         self._client: Client | None = None
+        self._endpoint: Endpoint | None = None
         self._discarded: bytearray | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._ended = False
@@ -59,31 +61,32 @@ class TransportLink(asyncio.BufferedProtocol):
         self.write: Callable[[bytes], object] = transport.write
         try:
             self._client = connect(self)
+            self._endpoint = self._client.endpoint
         except Exception:
             logger.exception("A connection is closed because it cannot be served")
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview | bytearray:
         """Return the memory into which the loop reads."""
-        if self._discarded is not None or self._client is None:
+        if self._discarded is not None or self._endpoint is None:
             self._discarded = self._discarded or bytearray(DISCARDED_BYTES)
             return self._discarded
-        return self._client.read_space(sizehint)
+        return self._endpoint.read_space(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Parse `nbytes` bytes that the loop read into `get_buffer`, unless input is discarded."""
-        if self._discarded is None and self._client is not None:
-            self._client.bytes_read(nbytes)
+        if self._discarded is None and self._endpoint is not None:
+            self._endpoint.bytes_read(nbytes)
 
     def pause_writing(self) -> None:
         """Stop sending, because the socket is full."""
-        if self._client is not None:
-            self._client.writing_paused()
+        if self._endpoint is not None:
+            self._endpoint.writing_paused()
 
     def resume_writing(self) -> None:
         """Continue sending, because the socket took all bytes."""
-        if self._client is not None:
-            self._client.writing_resumed()
+        if self._endpoint is not None:
+            self._endpoint.writing_resumed()
 
     def eof_received(self) -> bool:
         """Handle a FIN: close the client, which then closes the transport; True: keep it open."""

@@ -2,12 +2,15 @@
 
 from libc.stdint cimport int64_t
 
-from natsd.core.routing cimport MatchResult, Message, SubList
+from natsd.core.routing cimport MatchResult, Message, Origin, SubList
 
 
 cdef class AccountPublisher:
     cdef Reactor reactor
     cdef SubList sublist
+    cdef object account        # natsd.accounts.Account
+    cdef Origin own_origin
+    cdef const Origin* origin  # of what is published
     cdef TrafficStats counters     # messages and bytes that sinks of any kind took
     cdef bint is_congested     # a recipient of the last send is over 75 % of max_pending
     cdef char* frame           # buffer for line, headers, data and CRLF of a message
@@ -24,4 +27,5 @@ cdef class AccountPublisher:
         const char* data, Py_ssize_t data_len,
     ) except -1
     cdef int64_t deliver(self, MatchResult to, Message* message) except -1
+    cdef int64_t _publish(self, bytes subject, bytes data, bytes reply, bytes headers) except -1
     cdef char* room(self, Py_ssize_t need) except NULL

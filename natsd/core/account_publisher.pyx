@@ -27,7 +27,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
-from natsd.core.routing cimport MatchResult, Message, SubList
+from natsd.core.routing cimport ACCOUNT_KIND, MatchResult, Message, Origin, SubList
 
 cdef enum:
     FRAME_BYTES_MIN = 512
@@ -65,10 +65,15 @@ cdef inline void put_body(
 
 
 cdef class AccountPublisher:
-    """Publisher into one account's SubList; `counters` counts deliveries to sinks of any kind."""
+    """Publisher into the SubList of `account`; `counters` counts what sinks of any kind take."""
 
-    def __init__(self, Reactor reactor not None, SubList sublist not None):
+    def __init__(self, Reactor reactor not None, SubList sublist not None, account=None):
         self.reactor = reactor
+        self.account = account
+        self.own_origin = Origin(session=NULL, account=NULL, kind=ACCOUNT_KIND)
+        if account is not None:
+            self.own_origin.account = <PyObject*>account
+        self.origin = &self.own_origin
         self.sublist = sublist
         self.counters = TrafficStats()
 
@@ -90,6 +95,7 @@ cdef class AccountPublisher:
         cdef char* line = self.room(reply_len + LINE_BYTES_MAX + (0 if by_reference else size + 2))
         cdef char* body = put_line(line, reply, reply_len, headers_len, size)
         cdef bytes owner = None
+        message.origin = self.origin
         message.line = line
         message.line_len = body - line
         message.owner = NULL
@@ -140,12 +146,21 @@ cdef class AccountPublisher:
 
     def publish(
         self, bytes subject not None, bytes data not None=b"", bytes reply=None,
-        bytes headers not None=b"",
+        bytes headers not None=b"", *, Session session=None,
     ) -> int:
         """Send a message at once; return the number of recipients that took it.
 
-        `headers` is a whole header block, or empty. Raises RuntimeError within a deliver.
+        `headers` is a whole header block, or empty. With `session` its peer publishes the message,
+        else the server itself. Raises RuntimeError within a deliver.
         """
+        if session is not None:
+            self.origin = &session.origin
+        try:
+            return self._publish(subject, data, reply, headers)
+        finally:
+            self.origin = &self.own_origin
+
+    cdef int64_t _publish(self, bytes subject, bytes data, bytes reply, bytes headers) except -1:
         cdef const char* name = PyBytes_AS_STRING(subject)
         cdef Py_ssize_t length = PyBytes_GET_SIZE(subject)
         return self.send(

@@ -15,8 +15,8 @@ cdef class CallbackSink(Sink):
     """Sink that calls `callback(subject, reply, headers, payload)` at the end of the turn.
 
     `reply` is None without a reply subject; `headers` is the whole header block, or empty. With
-    `tells_origin` a fifth argument is the connection that published the message, or None if the
-    server itself did.
+    `tells_origin` a fifth argument is the session that published the message, or None if the server
+    itself did.
     """
 
     def __init__(self, Reactor reactor, callback, *, bint tells_origin=False):
@@ -38,7 +38,9 @@ cdef class CallbackSink(Sink):
             <bytes>message.data[head:message.data_len],
         )
         if self.tells_origin:
-            arguments += (None if self.reactor.is_sending else self.reactor.reading,)
+            arguments += (
+                None if message.origin.session == NULL else <object>message.origin.session,
+            )
         self.reactor.enqueue(self.callback, arguments)
         return 1
 

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
-from natsd.core.routing cimport Message, Sink
+from natsd.core.routing cimport Message
 
 
 cpdef enum Violation:
@@ -22,21 +22,7 @@ cdef struct Args:
     int count
 
 
-cdef class OpHandler(Sink):
-    # Settings of the parser; the owner of the connection writes them.
-    cdef int32_t max_control_line_bytes
-    cdef int64_t max_payload_bytes        # -1: no limit
-    cdef bint headers                     # HPUB is allowed
-    cdef bint awaiting_connect            # only CONNECT is allowed
-    # Stop after the current frame. A handler or a violation sets it during a parse.
-    cdef bint suspended
-    cdef int begun                        # operation of a consumed name without arguments so far
-    # A payload that is too large for the read buffer and still incomplete (see parser.pyx).
-    cdef PyObject* large                  # bytes object of size + 2 (for CRLF), or NULL: none
-    cdef Py_ssize_t large_filled          # received bytes of it
-    cdef char* large_line                 # copy of its control line, from the subject on
-    cdef Message large_message            # the message whose payload is collected
-
+cdef class OpHandler(Session):
     cdef int on_publish(self, Message* message) except -1
     cdef int on_subscribe(self, Args* args) except -1
     cdef int on_unsubscribe(self, Args* args) except -1
@@ -47,8 +33,22 @@ cdef class OpHandler(Sink):
     cdef int on_error(self, const char* text, Py_ssize_t size) except -1
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1
 
+
+cdef OpHandler none_handles      # handles nothing: the handler of a protocol that has ended
+
+
+cdef class ClientProtocol(Protocol):
+    cdef OpHandler handler
+    # Settings of the parser; the handler writes them.
+    cdef int32_t max_control_line_bytes
+    cdef int64_t max_payload_bytes        # -1: no limit
+    cdef bint headers                     # HPUB is allowed
+    cdef bint awaiting_connect            # only CONNECT is allowed
+    cdef int begun                        # operation of a consumed name without arguments so far
+    # A payload that is too large for the read buffer and still incomplete (see parser.pyx).
+    cdef PyObject* large                  # bytes object of size + 2 (for CRLF), or NULL: none
+    cdef Py_ssize_t large_filled          # received bytes of it
+    cdef char* large_line                 # copy of its control line, from the subject on
+    cdef Message large_message            # the message whose payload is collected
+
     cdef Py_ssize_t parse(self, const char* buffer, Py_ssize_t size) except -1
-    cdef char* large_space(self, Py_ssize_t* size) noexcept
-    cdef int large_received(self, Py_ssize_t size) except -1
-    cdef void large_drop(self) noexcept
-    cdef Py_ssize_t take(self, const char* buffer, Py_ssize_t size) except -1

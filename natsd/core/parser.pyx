@@ -37,7 +37,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy
 
-from natsd.core.routing cimport Message, Sink
+from natsd.core.routing cimport Message
 
 cdef enum:
     MAX_CONTROL_LINE_BYTES = 4096
@@ -153,16 +153,8 @@ cdef int operation(const char* p, Py_ssize_t n) noexcept:
     return UNKNOWN
 
 
-cdef class OpHandler(Sink):
-    """A parser and its handlers: one method per operation, called in the order of the bytes."""
-
-    def __cinit__(self):
-        self.max_control_line_bytes = MAX_CONTROL_LINE_BYTES
-        self.max_payload_bytes = MAX_PAYLOAD_BYTES
-        self.headers = True
-
-    def __dealloc__(self):
-        self.large_drop()
+cdef class OpHandler(Session):
+    """A session of client operations: one method each, called in the order of the bytes."""
 
     cdef int on_publish(self, Message* message) except -1:
         """Handle PUB or HPUB."""
@@ -200,6 +192,21 @@ cdef class OpHandler(Sink):
         """Handle invalid input, of which `size` bytes are at `at`; parsing has ended."""
         return 0
 
+
+cdef class ClientProtocol(Protocol):
+    """The parser of client operations, which it hands to `handler`."""
+
+    def __cinit__(self):
+        self.max_control_line_bytes = MAX_CONTROL_LINE_BYTES
+        self.max_payload_bytes = MAX_PAYLOAD_BYTES
+        self.headers = True
+
+    def __init__(self, OpHandler handler not None):
+        self.handler = handler
+
+    def __dealloc__(self):
+        drop_large(self)
+
     cdef Py_ssize_t parse(self, const char* buffer, Py_ssize_t size) except -1:
         """Handle the whole frames in `buffer`; return how many bytes they took.
 
@@ -230,15 +237,15 @@ cdef class OpHandler(Sink):
             p += used
         return p - buffer
 
-    cdef char* large_space(self, Py_ssize_t* size) noexcept:
-        """Return the address and `size` of a large payload's missing rest; NULL: there is none."""
+    cdef char* space(self, Py_ssize_t* room) noexcept:
+        """Return the address and size of a large payload's missing rest; NULL: there is none."""
         if self.large == NULL:
             return NULL
-        size[0] = self.large_message.data_len + 2 - self.large_filled
+        room[0] = self.large_message.data_len + 2 - self.large_filled
         return PyBytes_AS_STRING(<object>self.large) + self.large_filled
 
-    cdef int large_received(self, Py_ssize_t size) except -1:
-        """Count `size` bytes that were put into `large_space`; handle the message once complete.
+    cdef int filled(self, Py_ssize_t size) except -1:
+        """Count `size` bytes that were put into `space`; handle the message once complete.
 
         Returns STOP after a violation, else 0.
         """
@@ -246,36 +253,32 @@ cdef class OpHandler(Sink):
         self.large_filled += size
         assert self.large_filled <= message.data_len + 2
         if not may_be_terminated(message, self.large_filled):
-            self.large_drop()
+            drop_large(self)
             return violate(self, UNKNOWN_OPERATION, b"", 0)
         if self.large_filled < message.data_len + 2:
             return 0
         _owner = <object>self.large
         try:
-            self.on_publish(message)
+            self.handler.on_publish(message)
         finally:
-            self.large_drop()
+            drop_large(self)
         return 0
 
-    cdef void large_drop(self) noexcept:
-        """Release the large payload that is being collected, if any."""
-        cdef PyObject* large = self.large
-        self.large = NULL
-        self.large_filled = 0
-        free(self.large_line)
-        self.large_line = NULL
-        Py_XDECREF(large)
+    cdef void drop(self) noexcept:
+        """Release the large payload that is being collected, if any, and let go of the handler."""
+        drop_large(self)
+        self.handler = none_handles
 
     cdef Py_ssize_t take(self, const char* buffer, Py_ssize_t size) except -1:
         """Complete a large payload from `buffer`, then parse the rest; return the bytes used."""
         cdef Py_ssize_t room = 0
-        cdef char* space = self.large_space(&room)
+        cdef char* space = self.space(&room)
         cdef Py_ssize_t filled = 0
         cdef Py_ssize_t used
         if space != NULL:
             filled = min(room, size)
             memcpy(space, buffer, filled)
-            if self.large_received(filled) == STOP:
+            if self.filled(filled) == STOP:
                 return size
         if filled == size or self.suspended:
             return filled
@@ -283,15 +286,24 @@ cdef class OpHandler(Sink):
         return filled + used
 
 
-cdef inline bint any_may_begin(OpHandler h) noexcept:
+cdef void drop_large(ClientProtocol h) noexcept:
+    cdef PyObject* large = h.large
+    h.large = NULL
+    h.large_filled = 0
+    free(h.large_line)
+    h.large_line = NULL
+    Py_XDECREF(large)
+
+
+cdef inline bint any_may_begin(ClientProtocol h) noexcept:
     """Return whether the next byte begins a frame and every operation is allowed."""
     return h.begun == NOTHING and not h.awaiting_connect
 
 
-cdef int violate(OpHandler h, Violation violation, const char* at, Py_ssize_t size) except -1:
+cdef int violate(ClientProtocol h, Violation violation, const char* at, Py_ssize_t size) except -1:
     """Report a violation in the `size` bytes at `at`, and suspend parsing; return STOP."""
     h.suspended = True
-    h.on_violation(violation, at, size)
+    h.handler.on_violation(violation, at, size)
     return STOP
 
 
@@ -304,7 +316,7 @@ cdef inline bint may_be_terminated(Message* message, Py_ssize_t here) noexcept:
 
 
 cdef inline Py_ssize_t fast_publish(
-    OpHandler h, const char* p, Py_ssize_t name_size, const char* end, bint has_headers
+    ClientProtocol h, const char* p, Py_ssize_t name_size, const char* end, bint has_headers
 ) except -1:
     """Parse (H)PUB in its usual spelling.
 
@@ -357,7 +369,7 @@ cdef inline Py_ssize_t fast_publish(
 
 
 cdef inline Py_ssize_t payload(
-    OpHandler h, Message* message, const char* p, const char* end
+    ClientProtocol h, Message* message, const char* p, const char* end
 ) except -1:
     """Handle a publish whose line, from `p` on, is parsed, once the payload is complete.
 
@@ -371,7 +383,7 @@ cdef inline Py_ssize_t payload(
     if not may_be_terminated(message, end - message.data):
         return violate(h, UNKNOWN_OPERATION, p, end - p)
     if end - p >= frame:
-        h.on_publish(message)
+        h.handler.on_publish(message)
         return frame
     if frame <= LARGE_FRAME_BYTES:
         return NEED_MORE
@@ -379,7 +391,7 @@ cdef inline Py_ssize_t payload(
     return end - p
 
 
-cdef int begin_large(OpHandler h, Message* message, const char* end) except -1:
+cdef int begin_large(ClientProtocol h, Message* message, const char* end) except -1:
     """Begin to collect an incomplete large payload: copy its line and its received part."""
     cdef Py_ssize_t here = end - message.data
     assert h.large == NULL and 0 <= here < message.data_len + 2
@@ -405,7 +417,7 @@ cdef int begin_large(OpHandler h, Message* message, const char* end) except -1:
     return 0
 
 
-cdef Py_ssize_t slow_frame(OpHandler h, const char* p, const char* end) except -1:
+cdef Py_ssize_t slow_frame(ClientProtocol h, const char* p, const char* end) except -1:
     """Parse one frame in any spelling; return the bytes used, NEED_MORE or STOP."""
     cdef int op = h.begun
     cdef const char* arg = p
@@ -448,32 +460,32 @@ cdef Py_ssize_t slow_frame(OpHandler h, const char* p, const char* end) except -
     return used
 
 
-cdef int line_operation(OpHandler h, int op, const char* arg, const char* arg_end) except -1:
+cdef int line_operation(ClientProtocol h, int op, const char* arg, const char* arg_end) except -1:
     """Handle an operation that consists of one line; return STOP after a violation, else 0."""
     cdef Args args
     if op == PING:
-        h.on_ping()
+        h.handler.on_ping()
     elif op == PONG:
-        h.on_pong()
+        h.handler.on_pong()
     elif op == CONNECT:
-        h.on_connect(arg, arg_end - arg)
+        h.handler.on_connect(arg, arg_end - arg)
     elif op == INFO:
-        h.on_info(arg, arg_end - arg)
+        h.handler.on_info(arg, arg_end - arg)
     elif op == ERR:
-        h.on_error(arg, arg_end - arg)
+        h.handler.on_error(arg, arg_end - arg)
     elif op == SUB:
         if not split(arg, arg_end, &args, 3, c"\r") or args.count < 2:
             return violate(h, BAD_ARGUMENTS, arg, arg_end - arg)
-        h.on_subscribe(&args)
+        h.handler.on_subscribe(&args)
     elif op == UNSUB:
         if not split(arg, arg_end, &args, 2, c"\r") or args.count < 1:
             return violate(h, BAD_ARGUMENTS, arg, arg_end - arg)
-        h.on_unsubscribe(&args)
+        h.handler.on_unsubscribe(&args)
     return 0
 
 
 cdef Py_ssize_t slow_publish(
-    OpHandler h, const char* p, const char* arg, const char* arg_end, const char* line_end,
+    ClientProtocol h, const char* p, const char* arg, const char* arg_end, const char* line_end,
     const char* end, bint has_headers,
 ) except -1:
     """Parse (H)PUB in any spelling; return the bytes used, NEED_MORE or STOP."""
@@ -507,6 +519,9 @@ cdef Py_ssize_t slow_publish(
     return payload(h, &message, p, end)
 
 
+none_handles = OpHandler.__new__(OpHandler)
+
+
 cdef class OpRecorder(OpHandler):
     """Parser that records operations as tuples, for tests, fuzzing and tools.
 
@@ -520,6 +535,7 @@ cdef class OpRecorder(OpHandler):
     then continues, as it does for a publisher that must wait.
     """
 
+    cdef ClientProtocol protocol
     cdef list operations
     cdef bytes tail                       # bytes that were fed but not parsed yet
     cdef bint step_by_step
@@ -530,10 +546,11 @@ cdef class OpRecorder(OpHandler):
         int64_t max_payload=MAX_PAYLOAD_BYTES, bint headers=True, bint awaiting_connect=False,
         bint step_by_step=False,
     ):
-        self.max_control_line_bytes = max_control_line
-        self.max_payload_bytes = max_payload
-        self.headers = headers
-        self.awaiting_connect = awaiting_connect
+        self.protocol = ClientProtocol(self)
+        self.protocol.max_control_line_bytes = max_control_line
+        self.protocol.max_payload_bytes = max_payload
+        self.protocol.headers = headers
+        self.protocol.awaiting_connect = awaiting_connect
         self.step_by_step = step_by_step
         self.operations = []
         self.tail = b""
@@ -546,11 +563,11 @@ cdef class OpRecorder(OpHandler):
         cdef Py_ssize_t used
         cdef list operations
         while left and not self.violated:
-            self.suspended = False
-            used = self.take(p, left)
+            self.protocol.suspended = False
+            used = self.protocol.take(p, left)
             p += used
             left -= used
-            if not self.suspended:
+            if not self.protocol.suspended:
                 break
         self.tail = b"" if self.violated else p[:left]
         operations, self.operations = self.operations, []
@@ -564,13 +581,13 @@ cdef class OpRecorder(OpHandler):
     @property
     def large_bytes(self) -> int:
         """Received bytes of a large payload that is still incomplete."""
-        return self.large_filled
+        return self.protocol.large_filled
 
     cdef int record(self, tuple operation) except -1:
         """Append an operation; with `step_by_step`, suspend parsing."""
         self.operations.append(operation)
         if self.step_by_step:
-            self.suspended = True
+            self.protocol.suspended = True
         return 0
 
     cdef int on_publish(self, Message* message) except -1:
@@ -580,7 +597,7 @@ cdef class OpRecorder(OpHandler):
         cdef bytes payload = message.data[message.header_len:message.data_len]
         cdef bytes line = message.line[:message.line_len]
         assert message.data[message.data_len:message.data_len + 2] == b"\r\n"
-        assert (message.owner == NULL) == (self.large == NULL)
+        assert (message.owner == NULL) == (self.protocol.large == NULL)
         if message.header_len:
             return self.record(("HPUB", subject, reply, headers, payload, line))
         return self.record(("PUB", subject, reply, payload, line))
@@ -599,7 +616,7 @@ cdef class OpRecorder(OpHandler):
         return self.record(("PONG",))
 
     cdef int on_connect(self, const char* json, Py_ssize_t size) except -1:
-        self.awaiting_connect = False
+        self.protocol.awaiting_connect = False
         return self.record(("CONNECT", json[:size]))
 
     cdef int on_info(self, const char* json, Py_ssize_t size) except -1:

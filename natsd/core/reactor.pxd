@@ -13,10 +13,17 @@ cdef class TrafficStats:
     cdef public int64_t stale_connections
 
 
-cdef class Endpoint(OpHandler):
+cdef class Recipient:
+    # Return how many ns a publisher waits after it sent a message to this recipient, which is
+    # congested; 0: no wait. `waited_ns` is the time that the publisher has already waited in this
+    # read.
+    cdef int64_t stall_for(self, int64_t* waited_ns) except -1
+
+
+cdef class Pollable(Recipient):
     cdef Reactor reactor
     cdef int fd                # -1: closed, or served by a transport
-    cdef uint32_t slot         # index in the reactor's table `endpoints`
+    cdef uint32_t slot         # index in the reactor's table `pollables`
     cdef bint is_registered
     cdef bint is_dirty         # in the reactor's `dirty`: flushed at the end of this batch
     cdef bint is_doomed        # in the reactor's `doomed`: torn down at the end of this batch
@@ -27,13 +34,9 @@ cdef class Endpoint(OpHandler):
     cdef int sweep(self, int64_t now_ns) except -1
     cdef int tear_down(self) except -1
     cdef int resume(self) except -1
-    # Return how many ns a publisher waits after it sent a message to this endpoint, which is
-    # congested; 0: no wait. `waited_ns` is the time that the publisher has already waited in this
-    # read.
-    cdef int64_t stall_for(self, int64_t* waited_ns) except -1
 
 
-cdef class Watch(Endpoint):
+cdef class Watch(Pollable):
     cdef object callback
 
 
@@ -49,21 +52,20 @@ cdef class Reactor:
     cdef int64_t batch_bytes   # bytes put into outbound buffers since the last flush
     cdef bint has_borrowed     # outbound buffers point into the read buffer
     cdef bint in_batch         # between `begin` and `finish`: work left is done in `finish`
-    cdef bint is_sending       # the message being delivered comes from the server itself
-    cdef Endpoint reading      # endpoint whose bytes are being parsed; None: none
-    cdef Endpoint congested    # congested recipient of the last delivered message; None: none
+    cdef bint is_sending       # a message of the server itself is being delivered: no other may be
+    cdef Recipient congested   # congested recipient of the last delivered message; None: none
     cdef uint64_t random_state
 
     cdef int poll_fd           # the readiness queue; -1: there is none
     cdef void* ready           # poller_event[POLLER_BATCH]; void*, so that cimports need no header
     cdef int ready_count       # events in `ready`
     cdef int ready_next        # next event to serve
-    cdef void** endpoints      # registered endpoints; the table owns a reference to each
-    cdef uint32_t endpoint_count
-    cdef uint32_t endpoint_capacity
-    cdef list dirty            # endpoints to flush
-    cdef list doomed           # endpoints to tear down
-    cdef list stalled          # (monotonic ns of the end, endpoint) of publishers that wait
+    cdef void** pollables      # registered ones; the table owns a reference to each
+    cdef uint32_t pollable_count
+    cdef uint32_t pollable_capacity
+    cdef list dirty            # pollables to flush
+    cdef list doomed           # pollables to tear down
+    cdef list stalled          # (monotonic ns of the end, pollable) of publishers that wait
     cdef dict lingering        # file descriptor -> timer that closes it
     cdef object stall_timer
     cdef int64_t stall_timer_ns  # monotonic time for which `stall_timer` is set
@@ -74,16 +76,16 @@ cdef class Reactor:
     cdef object log_failure    # called with a text while an exception is handled
     cdef dict watches          # file descriptor -> Watch
 
-    cdef int register(self, Endpoint endpoint) except -1
-    cdef int forget(self, Endpoint endpoint) except -1
-    cdef int want(self, Endpoint endpoint, int what) except -1
-    cdef int mark_dirty(self, Endpoint endpoint) except -1
-    cdef int doom(self, Endpoint endpoint) except -1
-    cdef int stall(self, Endpoint endpoint, int64_t until_ns) except -1
+    cdef int register(self, Pollable pollable) except -1
+    cdef int forget(self, Pollable pollable) except -1
+    cdef int want(self, Pollable pollable, int what) except -1
+    cdef int mark_dirty(self, Pollable pollable) except -1
+    cdef int doom(self, Pollable pollable) except -1
+    cdef int stall(self, Pollable pollable, int64_t until_ns) except -1
     cdef int close_later(self, int fd) except -1
     cdef int begin(self) except -1
     cdef int end_read(self) except -1
-    cdef int failed(self, Endpoint endpoint) except -1
+    cdef int failed(self, Pollable pollable) except -1
     cdef int flush_dirty(self) except -1
     cdef int serve_ready(self, int64_t end_ns) except -1
     cdef bint spin(self) noexcept

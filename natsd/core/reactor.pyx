@@ -8,20 +8,20 @@ transports pass bytes to the same connections (natsd/clients/transport.py).
 
     loop ── poll_fd readable ──> turn()
                                    ├─ begin
-                                   ├─ on_readable / on_writable of each ready endpoint
+                                   ├─ on_readable / on_writable of each ready pollable
                                    │     └─ end_read: flush if there is much, or borrowed data
                                    └─ finish: flush the dirty, run tasks, tear down the doomed
 
 Promise
 - All connections share one read buffer; references into it are valid until `end_read`.
-- No endpoint is freed in the middle of a turn: an endpoint that closes is doomed, and torn down in
+- No pollable is freed in the middle of a turn: a pollable that closes is doomed, and torn down in
   `finish`.
 - A turn takes no longer than `TURN_NS` (plus one read); then the loop's other tasks run. Ready
   sockets are served round robin across turns.
 - The reactor waits actively (`spin`) only for small messages that follow each other within
   `SPIN_NS`.
 - An exception of a handler is logged and closes only the connection of that handler.
-- Deadlines (pings, authentication, blocked writes) are fields of the endpoints; one periodic sweep
+- Deadlines (pings, authentication, blocked writes) are fields of the pollables; one periodic sweep
   checks all of them.
 """
 
@@ -86,45 +86,49 @@ cdef class TrafficStats:
     """
 
 
-cdef class Endpoint(OpHandler):
-    """A socket that a reactor serves, with the parser of its bytes."""
+cdef class Recipient:
+    """What publishers may have to wait for: a connection, or a stream that is not durable yet."""
+
+    cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
+        """Return how many ns a publisher waits for this congested recipient (see reactor.pxd)."""
+        return 0
+
+
+cdef class Pollable(Recipient):
+    """A file descriptor that a reactor serves; it knows nothing of bytes and protocols."""
 
     def __cinit__(self):
         self.fd = -1
 
     cdef int on_readable(self) except -1:
-        """Read once; the poller reported the socket as readable or hung up."""
+        """Read once; the poller reported the descriptor as readable or hung up."""
         return 0
 
     cdef int on_writable(self) except -1:
-        """Send pending bytes; the poller reported the socket as writable."""
+        """Send pending bytes; the poller reported the descriptor as writable."""
         return 0
 
     cdef int flush(self) except -1:
-        """Send the pending bytes, as far as the socket takes them."""
+        """Send the pending bytes, as far as the system takes them."""
         return 0
 
     cdef int sweep(self, int64_t now_ns) except -1:
-        """Check the deadlines of this endpoint."""
+        """Check the deadlines."""
         return 0
 
     cdef int resume(self) except -1:
         """Continue to read after a stall."""
         return 0
 
-    cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
-        """Return how many ns a publisher waits for this congested endpoint (see reactor.pxd)."""
-        return 0
-
     cdef int tear_down(self) except -1:
-        """Close the socket and release everything, at the end of a turn."""
+        """Close the descriptor and release everything, at the end of a turn."""
         return 0
 
     def fail(self) -> None:
-        """Close this endpoint because one of its handlers raised."""
+        """Close it because one of its handlers raised."""
 
 
-cdef class Watch(Endpoint):
+cdef class Watch(Pollable):
     """A file descriptor of the server itself: `callback` is called while it is readable.
 
     It stays registered if the callback raises.
@@ -141,7 +145,7 @@ cdef class Watch(Endpoint):
 
 
 cdef class Reactor:
-    """Serves endpoints on `loop`. `log_failure(text)` is called while an exception is handled.
+    """Serves pollables on `loop`. `log_failure(text)` is called while an exception is handled.
 
     Raises OSError if no epoll descriptor can be opened.
     """
@@ -184,12 +188,12 @@ cdef class Reactor:
     def __dealloc__(self):
         free(self.ready)
         free(self.read_buffer)
-        free(self.endpoints)
+        free(self.pollables)
         if self.poll_fd >= 0:
             close(self.poll_fd)
 
     def close(self) -> None:
-        """Stop serving; the caller must have closed the endpoints before."""
+        """Stop serving; the caller must have closed the pollables before."""
         self.finish()
         for fd in list(self.watches):
             self.remove_reader(fd)
@@ -212,67 +216,67 @@ cdef class Reactor:
         """Bytes of memory that the pending bytes of all connections take."""
         return self.pool.pending_bytes
 
-    # ---- endpoints
+    # ---- pollables
 
-    cdef int register(self, Endpoint endpoint) except -1:
-        """Serve an endpoint from now on; raises OSError if the system cannot watch its socket."""
+    cdef int register(self, Pollable pollable) except -1:
+        """Serve a pollable from now on; raises OSError if the system cannot watch its socket."""
         cdef void** grown
-        if self.endpoint_count == self.endpoint_capacity:
+        if self.pollable_count == self.pollable_capacity:
             grown = <void**>realloc(
-                self.endpoints, max(64, 2 * self.endpoint_capacity) * sizeof(void*)
+                self.pollables, max(64, 2 * self.pollable_capacity) * sizeof(void*)
             )
             if grown == NULL:
                 raise MemoryError
-            self.endpoints = grown
-            self.endpoint_capacity = max(64, 2 * self.endpoint_capacity)
-        if endpoint.fd >= 0:
-            if poller_add(self.poll_fd, endpoint.fd, POLLER_READ, <void*>endpoint) < 0:
+            self.pollables = grown
+            self.pollable_capacity = max(64, 2 * self.pollable_capacity)
+        if pollable.fd >= 0:
+            if poller_add(self.poll_fd, pollable.fd, POLLER_READ, <void*>pollable) < 0:
                 raise OSError("the socket cannot be watched")
-        endpoint.slot = self.endpoint_count
-        self.endpoints[self.endpoint_count] = <void*>endpoint
-        self.endpoint_count += 1
-        endpoint.is_registered = True
-        Py_INCREF(endpoint)
+        pollable.slot = self.pollable_count
+        self.pollables[self.pollable_count] = <void*>pollable
+        self.pollable_count += 1
+        pollable.is_registered = True
+        Py_INCREF(pollable)
         return 0
 
-    cdef int forget(self, Endpoint endpoint) except -1:
-        """Stop serving an endpoint; its unserved events of this turn are dropped."""
+    cdef int forget(self, Pollable pollable) except -1:
+        """Stop serving a pollable; its unserved events of this turn are dropped."""
         cdef int i
-        cdef Endpoint last
-        if not endpoint.is_registered:
+        cdef Pollable last
+        if not pollable.is_registered:
             return 0
-        endpoint.is_registered = False
-        if endpoint.fd >= 0:
-            poller_remove(self.poll_fd, endpoint.fd)
+        pollable.is_registered = False
+        if pollable.fd >= 0:
+            poller_remove(self.poll_fd, pollable.fd)
         for i in range(self.ready_next, self.ready_count):
-            if events_of(self)[i].data == <void*>endpoint:
+            if events_of(self)[i].data == <void*>pollable:
                 events_of(self)[i].data = NULL
-        self.endpoint_count -= 1
-        last = <Endpoint>self.endpoints[self.endpoint_count]
-        self.endpoints[endpoint.slot] = <void*>last
-        last.slot = endpoint.slot
-        Py_DECREF(endpoint)
+        self.pollable_count -= 1
+        last = <Pollable>self.pollables[self.pollable_count]
+        self.pollables[pollable.slot] = <void*>last
+        last.slot = pollable.slot
+        Py_DECREF(pollable)
         return 0
 
-    cdef int want(self, Endpoint endpoint, int what) except -1:
+    cdef int want(self, Pollable pollable, int what) except -1:
         """Set the events to watch for: a combination of POLLER_READ and POLLER_WRITE."""
-        if endpoint.fd >= 0 and endpoint.is_registered:
-            poller_change(self.poll_fd, endpoint.fd, what, <void*>endpoint)
+        if pollable.fd >= 0 and pollable.is_registered:
+            poller_change(self.poll_fd, pollable.fd, what, <void*>pollable)
         return 0
 
-    cdef int mark_dirty(self, Endpoint endpoint) except -1:
-        """Have the endpoint flushed at the end of the turn, or soon."""
-        endpoint.is_dirty = True
-        self.dirty.append(endpoint)
+    cdef int mark_dirty(self, Pollable pollable) except -1:
+        """Have the pollable flushed at the end of the turn, or soon."""
+        pollable.is_dirty = True
+        self.dirty.append(pollable)
         if not self.in_batch:
             self.schedule()
         return 0
 
-    cdef int doom(self, Endpoint endpoint) except -1:
-        """Have the endpoint torn down at the end of the turn, or soon."""
-        if not endpoint.is_doomed:
-            endpoint.is_doomed = True
-            self.doomed.append(endpoint)
+    cdef int doom(self, Pollable pollable) except -1:
+        """Have the pollable torn down at the end of the turn, or soon."""
+        if not pollable.is_doomed:
+            pollable.is_doomed = True
+            self.doomed.append(pollable)
             if not self.in_batch:
                 self.schedule()
         return 0
@@ -363,26 +367,25 @@ cdef class Reactor:
         return self.ready_count > 0
 
     cdef int serve(self, void* data, int what) except -1:
-        """Serve the next event: the endpoint `data` (NULL: it is gone) is ready for `what`."""
-        cdef Endpoint endpoint
+        """Serve the next event: the pollable `data` (NULL: it is gone) is ready for `what`."""
+        cdef Pollable pollable
         self.ready_next += 1
         if data == NULL:
             return 0
-        endpoint = <Endpoint>data
+        pollable = <Pollable>data
         try:
             if what & POLLER_WRITE:
-                endpoint.on_writable()
-            if what & (POLLER_READ | POLLER_HANGUP) and not endpoint.is_doomed:
-                endpoint.on_readable()
+                pollable.on_writable()
+            if what & (POLLER_READ | POLLER_HANGUP) and not pollable.is_doomed:
+                pollable.on_readable()
         except Exception:
-            self.failed(endpoint)
+            self.failed(pollable)
         return 0
 
-    cdef int failed(self, Endpoint endpoint) except -1:
-        """Log the current exception of an endpoint's handler and close the endpoint."""
+    cdef int failed(self, Pollable pollable) except -1:
+        """Log the current exception of a pollable's handler and close the pollable."""
         self.log_failure("a connection is closed because its handler failed")
-        self.reading = None
-        endpoint.fail()
+        pollable.fail()
         if self.has_borrowed:  # the read ended early: data for others is still in the read buffer
             self.end_read()
         return 0
@@ -395,7 +398,6 @@ cdef class Reactor:
 
     cdef int end_read(self) except -1:
         """End a read whose bytes are parsed: the read buffer may be overwritten afterwards."""
-        self.reading = None
         if self.batch_bytes > BATCH_FLUSH_BYTES or self.has_borrowed:
             self.flush_dirty()
             self.pool.forget_promoted()
@@ -403,22 +405,22 @@ cdef class Reactor:
         return 0
 
     cdef int flush_dirty(self) except -1:
-        """Flush all dirty endpoints."""
-        cdef Endpoint endpoint
+        """Flush all dirty pollables."""
+        cdef Pollable pollable
         cdef list dirty = self.dirty
         if dirty:
             self.dirty = []
-            for endpoint in dirty:
-                endpoint.is_dirty = False
+            for pollable in dirty:
+                pollable.is_dirty = False
                 try:
-                    endpoint.flush()
+                    pollable.flush()
                 except Exception:
-                    self.failed(endpoint)
+                    self.failed(pollable)
         self.batch_bytes = 0
         return 0
 
     cdef int finish(self) except -1:
-        """End a turn: flush, run queued tasks for at most TASKS_NS, tear down doomed endpoints.
+        """End a turn: flush, run queued tasks for at most TASKS_NS, tear down what is doomed.
 
         Tasks that are left run soon, in a later turn.
         """
@@ -440,12 +442,12 @@ cdef class Reactor:
         return 0
 
     cdef int tear_down_doomed(self) except -1:
-        """Tear down all doomed endpoints; an exception is logged."""
-        cdef Endpoint endpoint
+        """Tear down all that are doomed; an exception is logged."""
+        cdef Pollable pollable
         while self.doomed:
-            endpoint = self.doomed.pop()
+            pollable = self.doomed.pop()
             try:
-                endpoint.tear_down()
+                pollable.tear_down()
             except Exception:
                 self.log_failure("a connection could not be torn down cleanly")
         return 0
@@ -488,9 +490,9 @@ cdef class Reactor:
 
     # ---- stalls and deadlines
 
-    cdef int stall(self, Endpoint endpoint, int64_t until_ns) except -1:
-        """Resume `endpoint` at the monotonic time `until_ns`, or when a congested one drains."""
-        self.stalled.append((until_ns, endpoint))
+    cdef int stall(self, Pollable pollable, int64_t until_ns) except -1:
+        """Resume `pollable` at the monotonic time `until_ns`, or when a congested one drains."""
+        self.stalled.append((until_ns, pollable))
         if self.stall_timer is None or until_ns < self.stall_timer_ns:
             if self.stall_timer is not None:
                 self.stall_timer.cancel()
@@ -501,51 +503,51 @@ cdef class Reactor:
         return 0
 
     def _stall_over(self) -> None:
-        """Resume the endpoints whose wait ends now or within 0.5 ms."""
+        """Resume the pollables whose wait ends now or within 0.5 ms."""
         self.stall_timer = None
         self.begin()
         self.resume_stalled(self.now_ns + 500_000)
         self.finish()
 
     cdef int resume_stalled(self, int64_t now_ns) except -1:
-        """Resume the stalled endpoints whose wait ends by `now_ns`."""
-        cdef Endpoint endpoint
+        """Resume the stalled pollables whose wait ends by `now_ns`."""
+        cdef Pollable pollable
         cdef list stalled = self.stalled
         self.stalled = []
-        for until_ns, endpoint in stalled:
-            if endpoint.is_doomed:
+        for until_ns, pollable in stalled:
+            if pollable.is_doomed:
                 continue
             if until_ns > now_ns:
-                self.stall(endpoint, until_ns)
+                self.stall(pollable, until_ns)
                 continue
             try:
-                endpoint.resume()
+                pollable.resume()
             except Exception:
-                self.failed(endpoint)
+                self.failed(pollable)
         return 0
 
     cdef int drained(self) except -1:
-        """Resume all stalled endpoints soon, because a congested connection has room again."""
+        """Resume all stalled pollables soon, because a congested connection has room again."""
         if self.stalled:
             self.enqueue(self._resume_all, ())
         return 0
 
     def _resume_all(self) -> None:
-        """Resume all stalled endpoints, even if their wait is not over."""
+        """Resume all stalled pollables, even if their wait is not over."""
         self.resume_stalled(1 << 62)
 
     def _sweep(self) -> None:
-        """Check the deadlines of all endpoints, and schedule the next sweep."""
+        """Check the deadlines of all pollables, and schedule the next sweep."""
         cdef uint32_t i
-        cdef Endpoint endpoint
+        cdef Pollable pollable
         self.sweep_timer = self.loop.call_later(self.sweep_s, self._sweep)
         self.begin()
-        for i in range(self.endpoint_count):
-            endpoint = <Endpoint>self.endpoints[i]
+        for i in range(self.pollable_count):
+            pollable = <Pollable>self.pollables[i]
             try:
-                endpoint.sweep(self.now_ns)
+                pollable.sweep(self.now_ns)
             except Exception:
-                self.failed(endpoint)
+                self.failed(pollable)
         self.finish()
 
     cdef uint32_t random(self, uint32_t below) noexcept:

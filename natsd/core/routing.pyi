@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 
 from natsd.core.sublist_stats import SubListStats
 
@@ -22,6 +23,15 @@ class SubjectTransform:
     def map(self, subject: str | bytes) -> str | None: ...
 
 class Sink: ...
+
+class Kind(IntEnum):
+    CLIENT_KIND = 0
+    ROUTE_KIND = 1
+    GATEWAY_KIND = 2
+    SYSTEM_KIND = 3
+    LEAF_KIND = 4
+    JETSTREAM_KIND = 5
+    ACCOUNT_KIND = 6
 
 class Subscription:
     def __init__(

@@ -31,6 +31,20 @@ cdef struct LiveCounts:
 cdef LiveCounts live
 
 
+cpdef enum Kind:               # what publishes a message; the values are nats-server's
+    CLIENT_KIND = 0
+    ROUTE_KIND = 1
+    GATEWAY_KIND = 2
+    SYSTEM_KIND = 3
+    LEAF_KIND = 4
+    JETSTREAM_KIND = 5
+    ACCOUNT_KIND = 6           # a part of the server that publishes in an account
+
+cdef struct Origin:            # what publishes messages; it owns nothing
+    PyObject* session          # Session that received it from a peer; NULL: the server itself
+    PyObject* account          # natsd.accounts.Account in which it is published; NULL: none yet
+    Kind kind
+
 cdef struct Message:           # a message on its way from a publisher to sinks; it owns nothing
     const char* subject
     Py_ssize_t subject_len
@@ -42,6 +56,7 @@ cdef struct Message:           # a message on its way from a publisher to sinks;
     Py_ssize_t header_len      # bytes of the header block; 0: no headers
     Py_ssize_t data_len        # bytes of headers and payload, without the CRLF
     PyObject* owner            # bytes object that owns `data`; NULL: valid until deliver returns
+    const Origin* origin       # never NULL
 
 
 cdef class Sink:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
-from natsd.core.network import Wire
+from natsd.core.network import Session
 from natsd.jetstream.models.go_json import encode_value
 from natsd.jetstream.models.stream import StreamState
 from natsd.jetstream.models.times import format_time
@@ -84,7 +84,7 @@ def api_audit(
     subject: str,
     request: bytes,
     response: bytes,
-    origin: Wire | None,
+    origin: Session | None,
 ) -> None:
     """Publish that a request was answered.
 

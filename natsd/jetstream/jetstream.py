@@ -28,7 +28,7 @@ from typing import Final
 from natsd.accounts import Account
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.resources import three_quarters
-from natsd.core.network import Reactor, Wire
+from natsd.core.network import Reactor, Session
 from natsd.jetstream.account import ApiCounters, JetStreamAccount
 from natsd.jetstream.advisories import Events
 from natsd.jetstream.api.origin import client_info
@@ -195,7 +195,7 @@ class JetStream:
             self.scheduler.close()
             await self.volume.close()
 
-    def client_info(self, origin: Wire | None, account: str) -> Mapping[str, object]:
+    def client_info(self, origin: Session | None, account: str) -> Mapping[str, object]:
         """Return the requesting client as advisories describe it; None: the server itself asks."""
         return client_info(origin, account, self.server_name, self._wall_minus_monotonic_ns)
 

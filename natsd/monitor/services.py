@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
-from natsd.core.network import Wire
+from natsd.core.network import Session
 from natsd.core.routing import Subscription
 from natsd.monitor.accounts import IMPORTS
 from natsd.monitor.observed import ObservedServer
@@ -53,7 +53,7 @@ class ServiceRequest:
     reply: str
     headers: bytes
     data: bytes
-    origin: Wire | None
+    origin: Session | None
 
 
 class Services:
@@ -119,7 +119,7 @@ class Services:
         reply: str | None,
         headers: bytes,
         data: bytes,
-        origin: Wire | None,
+        origin: Session | None,
     ) -> None:
         """Queue a request; it is dropped if too many wait.
 

@@ -43,6 +43,8 @@ async def test_accounts_on_demand() -> None:
     reactor = Reactor(asyncio.get_running_loop(), print)
     added: list[str] = []
     accounts = directory(reactor, may_create=lambda name: name.startswith("tenant-"), created_max=2)
+    for name in ("", "..", "tenant-/../..", "tenant-\0", "tenant-a b"):
+        assert accounts.find(name) is None
     accounts.on_added(lambda account: added.append(account.name))
     first = accounts.find("tenant-1")
     assert first is not None
@@ -100,10 +102,12 @@ async def test_the_verdict_names_the_account(tmp_path: Path) -> None:
             await nats.connect(server.client_url, user=f"tenant-{number}", password="x")
             for number in (1, 2)
         ]
+        stranger = NatsClient()
         with pytest.raises(Error, match=r"(?i)authorization violation"):
-            await nats.connect(
+            await stranger.connect(
                 server.client_url, user="stranger", password="x", allow_reconnect=False
             )
+        await stranger.close()
         heard = [await each.subscribe("a") for each in (one, two)]
         await one.publish("a", b"one")
         await one.flush()

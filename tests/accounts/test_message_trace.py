@@ -23,6 +23,8 @@ HEAD = b"NATS/1.0\r\n"
 class Source:
     """A server whose clock stands still."""
 
+    accounts: Any = SimpleNamespace(system=SimpleNamespace(name="$SYS"))
+
     def describe(self) -> dict[str, object]:
         return {"name": "S"}
 

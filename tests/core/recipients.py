@@ -14,7 +14,7 @@ import asyncio
 import socket
 from typing import Protocol, Self
 
-from natsd.core.network import Connection, Reactor, Settings, TrafficStats
+from natsd.core.network import ClientSession, Endpoint, Reactor, Settings, TrafficStats
 from natsd.core.reasons import ClosedReason
 from natsd.core.routing import SubList
 
@@ -35,7 +35,7 @@ def settings(max_pending: int) -> Settings:
 class Peer(Protocol):
     """The client's end of a connection."""
 
-    connection: Connection
+    connection: ClientSession
 
     def send(self, data: bytes) -> None:
         """Send the data and let the connection process it."""
@@ -67,9 +67,9 @@ class Rig:
 
     def serve(self, peer: Peer, headers: bool) -> None:
         connection = peer.connection
-        connection.bind_account(self.sublist, self.counters)
+        connection.bind_account(None, self.sublist, self.counters)
         connection.negotiate(False, False, True, headers, False)
-        connection.open()
+        connection.endpoint.open()
         self.peers.append(peer)
 
     def run(self, seconds: float = 0) -> None:
@@ -103,7 +103,8 @@ class SocketPeer:
         served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
         self._socket.setblocking(False)
         cid = len(rig.peers) + 1
-        self.connection = Connection(rig.reactor, rig.limits, cid, served.detach())
+        endpoint = Endpoint(rig.reactor, rig.limits, served.detach())
+        self.connection = ClientSession(endpoint, cid)
         rig.serve(self, headers)
 
     def send(self, data: bytes) -> None:
@@ -141,17 +142,17 @@ class TransportPeer:
         self._waiting = bytearray()
         self._paused = False
         cid = len(rig.peers) + 1
-        self.connection = Connection(rig.reactor, rig.limits, cid, -1, self)
+        self.connection = ClientSession(Endpoint(rig.reactor, rig.limits, -1, self), cid)
         rig.serve(self, headers)
 
     # ---- methods of a peer
 
     def send(self, data: bytes) -> None:
         while data and self.connection.reason is None:
-            space = self.connection.read_space(len(data))
+            space = self.connection.endpoint.read_space(len(data))
             size = min(len(space), len(data))
             space[:size] = data[:size]
-            self.connection.bytes_read(size)
+            self.connection.endpoint.bytes_read(size)
             data = data[size:]
         self._rig.run()
 
@@ -163,7 +164,7 @@ class TransportPeer:
         self._move()
         if self._paused and not self._waiting:
             self._paused = False
-            self.connection.writing_resumed()
+            self.connection.endpoint.writing_resumed()
         return data
 
     def vanish(self) -> None:
@@ -179,7 +180,7 @@ class TransportPeer:
         self._move()
         if self._waiting and not self._paused:
             self._paused = True
-            self.connection.writing_paused()
+            self.connection.endpoint.writing_paused()
 
     def get_write_buffer_size(self) -> int:
         return len(self._waiting)

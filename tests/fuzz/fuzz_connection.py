@@ -176,11 +176,11 @@ def session(pieces: Iterable[bytes]) -> tuple[object, ...]:
 def feed(peer: Peer, data: bytes) -> None:
     """Feed bytes as a transport does, in as many reads as the read buffer requires."""
     while True:
-        space = peer.read_space(len(data))
+        space = peer.endpoint.read_space(len(data))
         size = min(len(space), len(data))
         space[:size] = data[:size]
         del space
-        peer.bytes_read(size)
+        peer.endpoint.bytes_read(size)
         data = data[size:]
         if not data or peer.reason is not None:
             return

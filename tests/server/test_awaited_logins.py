@@ -10,6 +10,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def serving(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def asking(**settings: object) -> AsyncIterator[tuple[Server, Callout]]:
+async def asking(**settings: Any) -> AsyncIterator[tuple[Server, Callout]]:
     callout = Callout()
     server = Server(host="127.0.0.1", port=-1, authenticator=callout, **settings)
     async with server:

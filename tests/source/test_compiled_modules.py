@@ -18,6 +18,7 @@ DEFINED = re.compile(
     r"|^(?:cdef [\w ]+?[ *])?(\w+) = "  # a constant
     r"|^cdef (?:inline )?[\w\[\]:*, ]+?[ *](\w+)\("  # a C function
 )
+FORWARD = re.compile(r"^cdef class \w+(\(\w+\))?$")  # the class itself follows elsewhere
 ENUM = re.compile(r"^c?p?def enum\b")
 MEMBER = re.compile(r"^    (\w+)(?: =|$)")
 
@@ -34,6 +35,8 @@ def meanings(source: Source) -> dict[str, set[str]]:
                 name, _, alias = part.strip().partition(" as ")
                 if name:
                     found[alias or name].add(f"{match[1]}.{name}")
+        elif FORWARD.match(text):
+            pass
         elif match := DEFINED.match(text):
             found[match[1] or match[2] or match[3]].add(own)
         elif in_enum and (match := MEMBER.match(text)):

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from natsd.clients.client import Client
-from natsd.core.network import Wire
+from natsd.core.network import Session
 from natsd.jetstream.models.times import format_time
 
 CLIENT_TYPE: Final = "nats"
 
 
 def client_info(
-    origin: Wire | None, account: str, server: str, wall_minus_monotonic_ns: int
+    origin: Session | None, account: str, server: str, wall_minus_monotonic_ns: int
 ) -> Mapping[str, object]:
     """Describe the connection, in nats-server's order of members; unknown members are left out."""
     if not isinstance(origin, Client):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from natsd.core.network import Wire
+from natsd.core.network import Session
 from natsd.jetstream.models.base import Model
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Request(Generic[B]):
     subject: str
     arguments: tuple[str, ...]
     body: B
-    origin: Wire | None = None
+    origin: Session | None = None
 
     @property
     def client(self) -> Mapping[str, object]:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
 from natsd.accounts.internal_client import Service, wire_subject
-from natsd.core.network import Wire
+from natsd.core.network import Session
 from natsd.core.quoting import quoted
 from natsd.core.routing import InvalidSubject, Subscription
 from natsd.jetstream.account import JetStreamAccount
@@ -84,7 +84,7 @@ class _Received:
     reply: str | None
     headers: bytes
     data: bytes
-    origin: Wire | None
+    origin: Session | None
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ class Router:
         reply: str | None,
         headers: bytes,
         data: bytes,
-        origin: Wire | None,
+        origin: Session | None,
     ) -> None:
         subject = API_PREFIX + subject.removeprefix(prefix)
         received = _Received(account, route, subject, reply, headers, data, origin)
@@ -280,7 +280,7 @@ class Router:
         reply: str | None,
         _headers: bytes,
         data: bytes,
-        origin: Wire | None,
+        origin: Session | None,
     ) -> None:
         needs_cluster = route.served is Served.SYSTEM
         error = ErrorId.JSClusterRequiredErr if needs_cluster else ErrorId.JSNotEnabledForAccountErr
@@ -317,7 +317,7 @@ def _forward(
     reply: str | None,
     headers: bytes,
     data: bytes,
-    _origin: Wire | None,
+    _origin: Session | None,
 ) -> None:
     """Publish the message again with `served` in place of the prefix."""
     forwarded = served + subject.removeprefix(prefix)

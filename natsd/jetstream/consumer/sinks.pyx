@@ -19,11 +19,15 @@ Source: ADR-13, ADR-15; nats-server's `processAck`, `processNextMsgReq` and `pro
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp
 
-from natsd.core.routing cimport Message, Sink, Subscription
+from natsd.core.routing cimport ACCOUNT_KIND, Message, Origin, Sink, Subscription
 from natsd.jetstream.consumer.requests cimport AckMessage, NEXT, parse_ack_body, parse_ack_subject
 from natsd.jetstream.stream.state cimport Reader
 
 from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, demands_too_much, header_value
+
+
+# Origin of messages that were postponed: who published them was not kept.
+cdef Origin UNKNOWN_ORIGIN = Origin(session=NULL, account=NULL, kind=ACCOUNT_KIND)
 
 
 cdef inline bint is_token(bytes token, const char* text, Py_ssize_t length) noexcept:
@@ -144,6 +148,7 @@ cdef class ConsumerInput(Reader):
             message.reply, message.reply_len = reply, len(reply)
             message.data, message.data_len = data, len(data)
             message.header_len = len(headers)
+            message.origin = &UNKNOWN_ORIGIN
             sink.deliver(sub, &message)
         return 0
 

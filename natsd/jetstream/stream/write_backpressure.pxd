@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from natsd.core.network cimport Endpoint, Reactor
+from natsd.core.network cimport Reactor, Recipient
 from natsd.jetstream.stream.checks cimport AckQueue
 
 
@@ -16,7 +16,8 @@ cdef struct BacklogMark:
     uint64_t total              # bytes noted up to that sequence
 
 
-cdef class WriteBackpressure(Endpoint):
+cdef class WriteBackpressure(Recipient):
+    cdef Reactor reactor
     cdef AckQueue acks          # the answers that wait
     cdef Republisher republisher        # None: nothing is republished
     cdef uint64_t msgs_max

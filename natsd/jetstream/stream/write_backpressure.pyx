@@ -7,8 +7,8 @@
 
 Promise
 - Messages are counted exactly, bytes to MARK_BYTES; memory is bounded by the limits.
-- It is an Endpoint without a socket, so that a connection whose message went to it waits for it as
-  for a slow recipient (`Reactor.congested`).
+- It is a Recipient, so that a connection whose message went to it waits for it as for a connection
+  that is slow (`Reactor.congested`).
 
 Source: docs/store.md; the options `max_buffered_msgs` and `max_buffered_size` of nats-server 2.14.
 """
@@ -16,7 +16,7 @@ Source: docs/store.md; the options `max_buffered_msgs` and `max_buffered_size` o
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from natsd.core.network cimport Endpoint, Reactor, monotonic_ns
+from natsd.core.network cimport Reactor, Recipient, monotonic_ns
 from natsd.jetstream.stream.checks cimport AckQueue
 
 cdef enum:
@@ -28,7 +28,7 @@ cdef enum:
 cdef int64_t PATIENCE_NS = 1_000_000_000
 
 
-cdef class WriteBackpressure(Endpoint):
+cdef class WriteBackpressure(Recipient):
     def __init__(
         self, Reactor reactor, uint64_t msgs_max, uint64_t bytes_max, uint64_t durable,
         AckQueue acks, Republisher republisher,

@@ -1,4 +1,4 @@
-"""Declarations of wire.pyx."""
+"""Declarations of endpoint.pyx."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -15,7 +15,10 @@ cdef class Settings:
     cdef public bint no_fast_producer_stall
 
 
-cdef class Wire(Endpoint):
+cdef class Endpoint(Pollable):
+    cdef Protocol protocol               # gets the bytes; `deaf` before `attach` and after the end
+    cdef Framing framing                 # the protocol if it is one, else None
+    cdef Session session                 # `nobody` before `attach` and after the end
     cdef Settings settings
     cdef object transport                # transport if the event loop serves the socket, else None
     cdef readonly object reason          # ClosedReason; None: the connection is open
@@ -26,6 +29,8 @@ cdef class Wire(Endpoint):
     cdef bint is_deciding                # it is paused until `resume_reading`
     cdef bint lingers                    # the close waits until the peer could read the last bytes
     cdef bint is_ending                  # the peer sent FIN; only pending bytes are still sent
+    cdef bint is_direct                  # the next bytes go where the protocol wants them
+    cdef Py_ssize_t read_most            # bytes of one read
 
     cdef char* tail                      # bytes that were read but not parsed yet
     cdef Py_ssize_t tail_bytes
@@ -35,15 +40,19 @@ cdef class Wire(Endpoint):
     cdef readonly int64_t last_activity_ns   # time of the last read
     cdef int64_t blocked_ns              # time since which the socket has taken nothing
     cdef int64_t stall_ns                # duration: waits for recipients since the last read
+    cdef readonly int64_t stalls         # how often publishers waited for this endpoint
 
     cdef char* space(self, Py_ssize_t* room) noexcept
     cdef int received(self, Py_ssize_t n) except -1
     cdef int process(self, const char* buffer, Py_ssize_t size) except -1
     cdef int keep_tail(self, const char* rest, Py_ssize_t size) except -1
-    cdef int read_over(self) except -1
+    cdef int end_read(self) except -1
     cdef int pause_reading(self) except -1
     cdef int continue_reading(self) except -1
 
+    cdef Outbound* sendable(self) except NULL
+    cdef int64_t pending(self) noexcept
+    cdef int drop_pending(self) except -1
     cdef int append(self, const char* data, Py_ssize_t size) except -1
     cdef bint make_room(self, Py_ssize_t need, Py_ssize_t total) except -1
     cdef int send_pending(self) except -1

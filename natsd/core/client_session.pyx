@@ -1,4 +1,4 @@
-"""A client connection: its protocol operations, and the delivery of messages to the client.
+"""The session of a client: its protocol operations, and the delivery of messages to the client.
 
     bytes ─parse─> on_publish ─match─> distribute ─> Subscription.sink.deliver ─> outbound buffer
                    (publisher)                        (recipient)
@@ -15,7 +15,8 @@ Promise
 - Messages delivered to a client are added to the totals when the client is flushed, not one by one.
 - Deadlines (authentication, pings, blocked writes) are checked in `sweep` only.
 
-wire.pyx reads, sends and closes. The subclass natsd/clients/client.py handles CONNECT and the log.
+endpoint.pyx reads, sends and closes. The subclass natsd/clients/client.py handles CONNECT and the
+log.
 Source: nats-server's `processInboundClientMsg`, `deliverMsg` and `stalledWait` (server/client.go).
 """
 
@@ -25,48 +26,16 @@ from libc.string cimport memcmp, memcpy
 
 from natsd.core.reserved cimport is_reserved_reply, is_reserved_subject, may_be_reserved
 from natsd.core.routing cimport (
-    MatchResult, Message, SubList, Subscription, detach, new_subscription, plain_at, sid_of,
-    subject_is_valid_literal,
+    CLIENT_KIND, MatchResult, Message, SubList, Subscription, detach, new_subscription, plain_at,
+    sid_of, subject_is_valid_literal,
 )
 
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.core.routing import InvalidSubject
 
-cdef extern from *:
-    """
-    /* Most pieces of a frame's head are a few bytes: two overlapping words beat a call. */
-    static inline char *put_short(char *to, const char *from, size_t n) {
-        if (n <= 16) {
-            if (n >= 8) {
-                unsigned long long a, b;
-                memcpy(&a, from, 8);
-                memcpy(&b, from + n - 8, 8);
-                memcpy(to, &a, 8);
-                memcpy(to + n - 8, &b, 8);
-            } else if (n >= 4) {
-                unsigned int a, b;
-                memcpy(&a, from, 4);
-                memcpy(&b, from + n - 4, 4);
-                memcpy(to, &a, 4);
-                memcpy(to + n - 4, &b, 4);
-            } else if (n) {
-                to[0] = from[0];
-                to[n / 2] = from[n / 2];
-                to[n - 1] = from[n - 1];
-            }
-        } else {
-            memcpy(to, from, n);
-        }
-        return to + n;
-    }
-    """
-    char* put_short(char* to, const char* from_, size_t n) noexcept nogil
-
 cdef enum:
     HEAD_BYTES = 8                  # "HMSG ", two spaces, and one to spare
-    STALL_NS = 2_000_000            # wait of a publisher for one congested recipient
-    STALL_TOTAL_NS = 10_000_000     # all such waits of one read together
     FIRST_PING_NS = 2_000_000_000   # delay of the first ping after CONNECT, without its jitter
     REMOVED_PER_TURN = 2048         # subscriptions of a closed connection removed per loop turn
     LOGGED_BYTES = 128              # logged bytes of invalid protocol input
@@ -75,8 +44,8 @@ cdef enum:
 cdef int64_t RTT_INTERVAL_NS = 3_600_000_000_000
 
 
-cdef class Connection(Wire):
-    """One client's connection. `fd` is its socket, or -1 if `transport` serves the connection."""
+cdef class ClientSession(OpHandler):
+    """What a client's connection means; it attaches itself and a parser to the endpoint."""
 
     def __cinit__(self):
         self.verbose = True
@@ -85,19 +54,17 @@ cdef class Connection(Wire):
         self.slow_publish_path = True
         self.slow_delivery_path = True
 
-    def __init__(
-        self, Reactor reactor, Settings settings, unsigned long long cid, int fd, transport=None
-    ):
-        self.reactor = reactor
-        self.settings = settings
+    def __init__(self, Endpoint endpoint not None, unsigned long long cid):
+        OpHandler.__init__(self, endpoint, CLIENT_KIND)
+        self.settings = endpoint.settings
         self.cid = cid
-        self.fd = fd
-        self.transport = transport
-        self.max_control_line_bytes = settings.max_control_line
-        self.max_payload_bytes = settings.max_payload
-        self.headers = False
-        self.start_ns = self.last_activity_ns = monotonic_ns()
-        self.ping_due_ns = self.start_ns + settings.ping_interval_ns
+        self.protocol = ClientProtocol(self)
+        self.protocol.max_control_line_bytes = self.settings.max_control_line
+        self.protocol.max_payload_bytes = self.settings.max_payload
+        self.protocol.headers = False
+        self.start_ns = endpoint.last_activity_ns
+        self.ping_due_ns = self.start_ns + self.settings.ping_interval_ns
+        endpoint.attach(self.protocol, self)
 
     # ---- hooks that the subclass overrides
 
@@ -112,9 +79,6 @@ cdef class Connection(Wire):
 
     def authentication_timed_out(self) -> None:
         """Handle a client that sent no successful CONNECT in time."""
-
-    def closed(self) -> None:
-        """Handle the teardown: `reason` is set, the subscriptions still exist."""
 
     def debug(self, str text) -> None:
         """Log at debug level."""
@@ -139,8 +103,9 @@ cdef class Connection(Wire):
 
     # ---- life
 
-    def bind_account(self, SubList sublist, TrafficStats counters) -> None:
-        """Move to the account of `sublist` and `counters`; subscriptions in the old one end."""
+    def bind_account(self, account, SubList sublist, TrafficStats counters) -> None:
+        """Move to an account with its `sublist` and `counters`; old subscriptions end."""
+        self.account = account
         self.count_delivered()
         if self.sublist is not sublist:
             self.drop_subscriptions()
@@ -155,7 +120,7 @@ cdef class Connection(Wire):
         self.verbose = verbose
         self.pedantic = pedantic
         self.echo = echo
-        self.headers = headers
+        self.headers = self.protocol.headers = headers
         self.no_responders = no_responders
         self.update_care()
 
@@ -172,18 +137,19 @@ cdef class Connection(Wire):
 
     def await_connect(self, int64_t timeout_ns) -> None:
         """Allow only CONNECT until `connected`, at most `timeout_ns` after the connection began."""
-        self.awaiting_connect = True
+        self.protocol.awaiting_connect = True
+        self.endpoint.read_most = self.settings.max_control_line    # a stranger takes little memory
         self.authenticate_by_ns = self.start_ns + timeout_ns
 
     def suspend_reading(self, int64_t timeout_ns) -> None:
-        """Read nothing until `resume_reading`: the verdict over a CONNECT is awaited.
+        """Read nothing until `Endpoint.resume_reading`: the verdict over a CONNECT is awaited.
 
         Unless a deadline runs already, `authentication_timed_out` is called after `timeout_ns`.
         """
         if self.authenticate_by_ns == 0:
             self.authenticate_by_ns = monotonic_ns() + timeout_ns
-        self.is_deciding = True
-        self.pause_reading()
+        self.endpoint.is_deciding = True
+        self.endpoint.pause_reading()
 
     def set_permissions(self, permissions) -> None:
         """Ask these permissions (natsd.core.permissions) from now on; None: everything is allowed.
@@ -196,7 +162,8 @@ cdef class Connection(Wire):
     def connected(self) -> None:
         """Record that a CONNECT was authenticated: all operations are allowed, pings begin."""
         cdef int64_t now = monotonic_ns()
-        self.awaiting_connect = False
+        self.protocol.awaiting_connect = False
+        self.endpoint.read_most = PY_SSIZE_T_MAX
         self.authenticate_by_ns = 0
         self.rtt_ns = max(1, now - self.start_ns)
         self.connect_seen = True
@@ -219,16 +186,16 @@ cdef class Connection(Wire):
                 self.count_in(self.account_counters)
             self.read_msgs = self.read_bytes = 0
             self.traces = 0
-        return self.reactor.end_read()
+        return 0
 
     cdef void count_in(self, TrafficStats counters) noexcept:
         counters.in_msgs += self.read_msgs
         counters.in_bytes += self.read_bytes
 
-    cdef int flush(self) except -1:
+    cdef int before_flush(self) except -1:
         if self.counted_msgs != self.out_msgs:
             self.count_delivered()
-        return Wire.flush(self)
+        return 0
 
     cdef int count_delivered(self) except -1:
         """Add the messages delivered since the last call to the totals of server and account."""
@@ -249,8 +216,7 @@ cdef class Connection(Wire):
         """Handle the client's end of stream: no further message is delivered to the client."""
         self.drop_subscriptions()
 
-    cdef int tear_down(self) except -1:
-        Wire.tear_down(self)
+    cdef int end(self) except -1:
         self.count_delivered()
         self.memo = None
         try:
@@ -272,6 +238,7 @@ cdef class Connection(Wire):
         ):
             return self.publish_traced(message)
         result = self.memo
+        message.origin = &self.origin
         self.read_msgs += 1
         self.read_bytes += message.data_len
         if self.slow_publish_path:
@@ -307,8 +274,10 @@ cdef class Connection(Wire):
             message.subject[:message.subject_len], message.data[:message.header_len],
             message.data_len,
         )
-        cdef Message changed = message[0]
+        cdef Message changed
         cdef object _kept
+        message.origin = &self.origin
+        changed = message[0]
         if decision is not None and decision.is_dropped:
             self.read_msgs += 1
             self.read_bytes += message.data_len
@@ -328,9 +297,12 @@ cdef class Connection(Wire):
             if decision is not None and decision.trace is not None:
                 decision.trace.send()
         self.traces += 1
-        if self.traces >= TRACED_PER_READ and self.reason is None and not self.is_stalled:
-            self.pause_reading()        # the rest of this read is parsed in a later turn
-            self.reactor.stall(self, monotonic_ns())
+        if (
+            self.traces >= TRACED_PER_READ and self.endpoint.reason is None
+            and not self.endpoint.is_stalled
+        ):
+            self.endpoint.pause_reading()   # the rest of this read is parsed in a later turn
+            self.reactor.stall(self.endpoint, monotonic_ns())
         return 0
 
     cdef MatchResult resolve(self, Message* message):
@@ -504,7 +476,7 @@ cdef class Connection(Wire):
         if self.trace:
             self.trace_operation("<<-", b"PING")
             self.trace_operation("->>", b"PONG")
-        self.append(b"PONG\r\n", 6)
+        self.endpoint.append(b"PONG\r\n", 6)
         if self.connect_seen and not self.first_pong_sent:
             self.first_pong_sent = True
             self.first_pong()
@@ -528,7 +500,7 @@ cdef class Connection(Wire):
 
     cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
         self.error(f"Client Error {quoted(text_of(text[:size]))}")
-        self.close(ClosedReason.PARSE_ERROR)
+        self.endpoint.close(ClosedReason.PARSE_ERROR)
         return 0
 
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
@@ -543,8 +515,8 @@ cdef class Connection(Wire):
         self.error(f"{logged}: {quoted(text_of(at[:min(size, <Py_ssize_t>LOGGED_BYTES)]))}")
         if error is not None:
             self.send_error(error)
-        self.linger()
-        self.close(reason)
+        self.endpoint.linger()
+        self.endpoint.close(reason)
         return 0
 
     # ---- delivering
@@ -555,7 +527,7 @@ cdef class Connection(Wire):
         cdef bint taken = True
         if sub.closed:
             return False
-        if self.reason is not None:
+        if self.endpoint.reason is not None:
             error = CLIENT_CLOSED
             taken = False
         elif not self.may_receive(sub, <Message*> traced.message):
@@ -566,7 +538,7 @@ cdef class Connection(Wire):
                 error = AUTO_UNSUBSCRIBED
             taken = self.deliver(sub, <Message*> traced.message)
             if not taken and not error:
-                error = NOT_STALLED if self.reason is None else CLIENT_CLOSED
+                error = NOT_STALLED if self.endpoint.reason is None else CLIENT_CLOSED
         traced.trace.egress(self, sub, error)
         return taken
 
@@ -627,17 +599,18 @@ cdef class Connection(Wire):
         cdef Py_ssize_t size = message.data_len + 2
         cdef bint by_reference = size > BY_REFERENCE_BYTES
         cdef Py_ssize_t need = head if by_reference else head + size
+        cdef Outbound* out = &self.endpoint.out
         cdef char* to
-        if self.out.limit - self.out.position < need or by_reference:
-            if not self.make_room(need, head + size):
+        if out.limit - out.position < need or by_reference:
+            if not self.endpoint.make_room(need, head + size):
                 return 0
             if (
-                self.is_congested and self.settings.no_fast_producer_stall
-                and not self.reactor.is_sending
+                self.endpoint.is_congested and self.settings.no_fast_producer_stall
+                and message.origin.session != NULL      # the server itself is not stalled anyway
             ):
                 self.reactor.congested = None
                 return 0
-        to = self.out.position
+        to = out.position
         if message.header_len:
             to[0] = c"H"
             to += 1
@@ -648,44 +621,36 @@ cdef class Connection(Wire):
         to[0] = c" "
         to += 1
         if by_reference:
-            self.out.position = put_short(to, message.line, message.line_len)
-            out_push(&self.out, self.reactor.pool, message.data, size, message.owner)
+            out.position = put_short(to, message.line, message.line_len)
+            out_push(out, self.reactor.pool, message.data, size, message.owner)
             if message.owner == NULL:
                 self.reactor.has_borrowed = True
         elif message.line + message.line_len == message.data:
             memcpy(to, message.line, message.line_len + size)
-            self.out.position = to + message.line_len + size
+            out.position = to + message.line_len + size
         else:
             to = put_short(to, message.line, message.line_len)
             memcpy(to, message.data, size)
-            self.out.position = to + size
+            out.position = to + size
         self.out_msgs += 1
         self.out_bytes += message.data_len
-        if not self.is_dirty:
-            self.reactor.mark_dirty(self)
+        if not self.endpoint.is_dirty:
+            self.reactor.mark_dirty(self.endpoint)
         return 1
-
-    cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
-        """Return the ns that a publisher waits for this connection, and add them to `waited_ns`."""
-        if waited_ns[0] >= STALL_TOTAL_NS:
-            return 0
-        self.stalls += 1
-        waited_ns[0] += STALL_NS
-        return STALL_NS
 
     cdef int wait_for_recipient(self) except -1:
         """Pause reading from this publisher: the recipient of its last message is congested."""
-        cdef Endpoint recipient = self.reactor.congested
+        cdef Recipient recipient = self.reactor.congested
         cdef int64_t wait_ns
         self.reactor.congested = None
-        if self.reason is not None or recipient is self:
+        if self.endpoint.reason is not None or recipient is self.endpoint:
             return 0
-        wait_ns = recipient.stall_for(&self.stall_ns)
+        wait_ns = recipient.stall_for(&self.endpoint.stall_ns)
         if wait_ns == 0:
             return 0
         self.reactor.counters.stalled_clients += 1
-        self.pause_reading()
-        self.reactor.stall(self, monotonic_ns() + wait_ns)
+        self.endpoint.pause_reading()
+        self.reactor.stall(self.endpoint, monotonic_ns() + wait_ns)
         return 0
 
     # ---- protocol text
@@ -694,7 +659,7 @@ cdef class Connection(Wire):
         """Queue `+OK`."""
         if self.trace:
             self.trace_operation("->>", b"OK")
-        self.append(b"+OK\r\n", 5)
+        self.endpoint.append(b"+OK\r\n", 5)
 
     def send_error(self, str text) -> None:
         """Queue `-ERR '<text>'`."""
@@ -704,10 +669,10 @@ cdef class Connection(Wire):
 
     def close_with_error(self, str text, reason) -> None:
         """Send `-ERR '<text>'`, then close with `reason`; a closed connection ignores this."""
-        if self.reason is None:
+        if self.endpoint.reason is None:
             self.send_error(text)
-            self.linger()
-            self.close(reason)
+            self.endpoint.linger()
+            self.endpoint.close(reason)
 
     def slow_consumer(self, str why) -> None:
         """Count and log that this connection is a slow consumer; `why` is the exceeded limit."""
@@ -718,21 +683,7 @@ cdef class Connection(Wire):
 
     # ---- deadlines
 
-    cdef int sweep(self, int64_t now_ns) except -1:
-        if self.reason is not None:
-            return 0
-        if self.is_blocked and now_ns - self.blocked_ns > self.settings.write_deadline_ns:
-            if self.is_ending:
-                self.close(ClosedReason.CLIENT_CLOSED)
-            else:
-                self.close_slow(
-                    ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE,
-                    f"WriteDeadline of {self.settings.write_deadline_ns / 1e9:g}s exceeded with "
-                    f"{out_pending(&self.out)} total bytes.",
-                )
-            return 0
-        if self.is_ending:
-            return 0
+    cdef int check_deadlines(self, int64_t now_ns) except -1:
         if self.authenticate_by_ns and now_ns >= self.authenticate_by_ns:
             self.authenticate_by_ns = 0
             self.authentication_timed_out()
@@ -749,7 +700,7 @@ cdef class Connection(Wire):
         cdef bint measure = self.rtt_start_ns == 0 or now_ns - self.rtt_start_ns > RTT_INTERVAL_NS
         self.debug("Client Ping Timer")
         self.ping_due_ns = now_ns + interval
-        if now_ns - self.last_activity_ns < interval and not measure:
+        if now_ns - self.endpoint.last_activity_ns < interval and not measure:
             return 0
         if self.pings_out + 1 > self.settings.ping_max:
             self.debug("Stale Client Connection - Closing")
@@ -760,7 +711,7 @@ cdef class Connection(Wire):
         self.rtt_start_ns = now_ns
         if self.trace:
             self.trace_operation("->>", b"PING")
-        return self.append(b"PING\r\n", 6)
+        return self.endpoint.append(b"PING\r\n", 6)
 
     # ---- subscriptions
 
@@ -779,7 +730,7 @@ cdef class Connection(Wire):
         self.subscriptions = None
         if not subscriptions:
             return
-        if self.reason is None:  # a closed connection takes no message anyway
+        if self.endpoint.reason is None:  # a closed connection takes no message anyway
             for sub in subscriptions.values():
                 detach(sub)
         self.remove_from(self.sublist, subscriptions)

@@ -1,13 +1,15 @@
-"""The I/O of a connection: bytes from the socket to the parser, and pending bytes to the socket.
+"""Endpoints: bytes from a socket to a protocol, and pending bytes to the socket.
 
     plain socket, served by the poller:   recv -> read buffer -> take       out -> send, sendmsg
     transport (TLS, or no poller):        read_space, bytes_read -> take    out -> transport.write
 
 Promise
+- An endpoint knows no protocol: what the bytes mean is the business of its `protocol`, and what
+  the connection means that of its `session`.
 - Reading and writing never wait, and never raise because of a peer: an error ends in `close` with a
   reason.
-- Bytes that one read leaves unparsed (a partial frame, or the rest after a stall) move to the
-  connection and are put before the bytes of the next read.
+- Bytes that the protocol leaves of one read (a partial frame, or the rest after a stall) move to
+  the endpoint and are put before the bytes of the next read.
 - Pending bytes are bounded by `max_pending`. Above 75 % of it publishers wait
   (`Reactor.congested`). Beyond it, or when the socket takes nothing for `write_deadline`, the
   connection is closed as a slow consumer.
@@ -34,6 +36,9 @@ from natsd.core.poller cimport POLLER_READ, POLLER_WRITE, SEND_FLAGS
 
 from natsd.core.reasons import ClosedReason
 
+cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
+
 cdef extern from "<sys/socket.h>" nogil:
     struct msghdr:
         iovec* msg_iov
@@ -50,6 +55,8 @@ cdef enum:
     VECTORS = 64                    # buffers per sendmsg
     TRANSPORT_BYTES = 64 * 1024     # bytes passed to a transport at a time
     DISCARD_ROUNDS = 64             # reads of 4 KiB that discard unread input before a close
+    STALL_NS = 2_000_000            # wait of a publisher for one congested recipient
+    STALL_TOTAL_NS = 10_000_000     # all such waits of one read together
 
 SLOW_CONSUMER = (
     ClosedReason.SLOW_CONSUMER_PENDING_BYTES, ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE,
@@ -60,18 +67,44 @@ cdef class Settings:
     """Limits shared by the connections of a server; times in nanoseconds, sizes in bytes."""
 
 
-cdef class Wire(Endpoint):
-    """Reading and sending on one socket; the subclass interprets the bytes."""
+cdef class Endpoint(Pollable):
+    """Reading and sending on one socket. `fd` is -1 if `transport` serves the connection."""
+
+    def __cinit__(self):
+        self.protocol = deaf
+        self.session = nobody
+        self.read_most = PY_SSIZE_T_MAX
+
+    def __init__(
+        self, Reactor reactor not None, Settings settings not None, int fd, transport=None
+    ):
+        self.reactor = reactor
+        self.settings = settings
+        self.fd = fd
+        self.transport = transport
+        self.last_activity_ns = monotonic_ns()
 
     def __dealloc__(self):
         free(self.tail)
         if self.reactor is not None:
             out_clear(&self.out, self.reactor.pool)
+            if self.framing is not None:
+                out_clear(&self.framing.sealed, self.reactor.pool)
         if self.fd >= 0:
             close_file(self.fd)
 
+    def attach(self, Protocol protocol not None, Session session not None) -> None:
+        """Hand bytes to `protocol` and events to `session` from now on."""
+        self.protocol = protocol
+        self.session = session
+
+    def frame(self, Framing framing not None) -> None:
+        """Put a framing around the protocol that is attached; no byte was read or sent yet."""
+        framing.inner = self.protocol
+        self.protocol = self.framing = framing
+
     def open(self) -> None:
-        """Start serving the socket."""
+        """Start serving the socket. Raises OSError if the system cannot watch it."""
         self.reactor.register(self)
 
     # ---- reading
@@ -79,16 +112,15 @@ cdef class Wire(Endpoint):
     cdef char* space(self, Py_ssize_t* room) noexcept:
         """Return the place for the next bytes and its size `room`.
 
-        It is in an incomplete large payload, or in the read buffer after the unparsed tail.
+        It is where the protocol wants them, or in the read buffer after the unused tail.
         """
-        cdef char* at = self.large_space(room)
+        cdef char* at = self.protocol.space(room)
+        self.is_direct = at != NULL
         if at != NULL:
             return at
         if self.tail_bytes:
             memcpy(self.reactor.read_buffer, self.tail, self.tail_bytes)
-        room[0] = self.reactor.read_bytes - self.tail_bytes
-        if self.awaiting_connect:       # a stranger's bytes take little memory while they wait
-            room[0] = min(room[0], <Py_ssize_t>self.max_control_line_bytes)
+        room[0] = min(self.reactor.read_bytes - self.tail_bytes, self.read_most)
         return self.reactor.read_buffer + self.tail_bytes
 
     cdef int on_readable(self) except -1:
@@ -111,27 +143,26 @@ cdef class Wire(Endpoint):
         return 0
 
     cdef int received(self, Py_ssize_t n) except -1:
-        """Parse `n` bytes that were read into `space`."""
+        """Hand on `n` bytes that were read into `space`."""
         self.last_activity_ns = self.reactor.now_ns
         self.reactor.turn_bytes += n
         self.stall_ns = 0
-        self.reactor.reading = self
-        if self.large == NULL:
+        if not self.is_direct:
             return self.process(self.reactor.read_buffer, self.tail_bytes + n)
-        self.large_received(n)
-        return self.read_over()
+        self.protocol.filled(n)
+        return self.end_read()
 
     cdef int process(self, const char* buffer, Py_ssize_t size) except -1:
-        """Parse the first `size` bytes of the read buffer, and keep the unparsed rest."""
+        """Hand on the first `size` bytes of the read buffer, and keep the unused rest."""
         cdef Py_ssize_t used
         self.reactor.read_buffer[size] = 0  # the parser's sentinel
         free(self.tail)
         self.tail = NULL
         self.tail_bytes = 0
-        used = self.take(buffer, size)
+        used = self.protocol.take(buffer, size)
         if used < size and self.reason is None:
             self.keep_tail(buffer + used, size - used)
-        return self.read_over()
+        return self.end_read()
 
     cdef int keep_tail(self, const char* rest, Py_ssize_t size) except -1:
         """Copy unparsed bytes out of the read buffer. Raises MemoryError."""
@@ -142,14 +173,15 @@ cdef class Wire(Endpoint):
         self.tail_bytes = size
         return 0
 
-    cdef int read_over(self) except -1:
-        """End a read, after all its bytes were parsed or kept."""
+    cdef int end_read(self) except -1:
+        """End a read, after all its bytes were used or kept."""
+        self.session.read_over()
         return self.reactor.end_read()
 
     cdef int pause_reading(self) except -1:
         """Stop parsing and reading until `resume`."""
         self.is_stalled = True
-        self.suspended = True
+        self.protocol.suspend(True)
         if self.transport is not None:
             self.transport.pause_reading()
         else:
@@ -162,10 +194,10 @@ cdef class Wire(Endpoint):
         if self.reason is not None:
             return 0
         self.is_stalled = False
-        self.suspended = False
-        if size:
-            memcpy(self.reactor.read_buffer, self.tail, size)
-            self.reactor.reading = self
+        self.protocol.suspend(False)
+        if size or self.framing is not None:
+            if size:
+                memcpy(self.reactor.read_buffer, self.tail, size)
             self.process(self.reactor.read_buffer, size)
         if not self.is_stalled and self.reason is None:
             self.continue_reading()
@@ -204,8 +236,8 @@ cdef class Wire(Endpoint):
             self.reactor.mark_dirty(self)
         return 0
 
-    def send_protocol(self, bytes data) -> None:
-        """Queue protocol text, such as INFO, -ERR or a 503."""
+    def send(self, bytes data not None) -> None:
+        """Queue bytes, such as protocol text; a closed connection ignores them."""
         self.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     cdef bint make_room(self, Py_ssize_t need, Py_ssize_t total) except -1:
@@ -213,14 +245,14 @@ cdef class Wire(Endpoint):
 
         This may flush, mark the connection as congested, or close it as a slow consumer.
         """
-        cdef int64_t pending = out_pending(&self.out)
+        cdef int64_t pending = self.pending()
         cdef int64_t most = self.settings.max_pending
         cdef ChunkPool pool = self.reactor.pool
         if self.reason is not None:
             return False
         if not self.is_blocked and (pending > PENDING_FLUSH_BYTES or pending + total > most):
             self.flush()
-            pending = out_pending(&self.out)
+            pending = self.pending()
         if pending + total > most:
             self.close_slow(
                 ClosedReason.SLOW_CONSUMER_PENDING_BYTES, f"MaxPending of {most} Exceeded"
@@ -244,6 +276,7 @@ cdef class Wire(Endpoint):
 
     cdef int flush(self) except -1:
         """Send the pending bytes, as far as the socket takes them."""
+        self.session.before_flush()
         if self.is_blocked:
             self.keep_pending()
         elif self.fd >= 0:
@@ -252,16 +285,30 @@ cdef class Wire(Endpoint):
             self.send_to_transport()
         return 0
 
+    cdef int64_t pending(self) noexcept:
+        """Return the bytes that the socket, or the transport, has not taken yet."""
+        if self.framing is not None:
+            return out_pending(&self.out) + out_pending(&self.framing.sealed)
+        return out_pending(&self.out)
+
+    cdef Outbound* sendable(self) except NULL:
+        """Return the bytes that are to be sent next, in frames if there is a framing."""
+        if self.framing is None:
+            return &self.out
+        self.framing.seal(&self.out, self.reactor.pool)
+        return &self.framing.sealed
+
     cdef int send_pending(self) except -1:
         """Send to the socket until nothing is pending or the socket is full."""
+        cdef Outbound* out = self.sendable()
         cdef iovec[VECTORS] vector
         cdef msghdr message
         cdef Py_ssize_t size
         cdef ssize_t sent
         cdef int n
         cdef int i
-        while out_pending(&self.out):
-            n = out_gather(&self.out, vector, VECTORS)
+        while out_pending(out):
+            n = out_gather(out, vector, VECTORS)
             size = 0
             for i in range(n):
                 size += vector[i].iov_len
@@ -275,13 +322,22 @@ cdef class Wire(Endpoint):
             if sent < 0 and errno == EINTR:
                 continue
             if sent < 0 and errno != EAGAIN:
-                out_clear(&self.out, self.reactor.pool)
+                self.drop_pending()
                 self.close(ClosedReason.WRITE_ERROR)
                 return 0
             if sent > 0:
-                out_sent(&self.out, self.reactor.pool, sent)
+                out_sent(out, self.reactor.pool, sent)
             if sent < size:
                 return self.block()
+            if self.framing is not None:
+                out = self.sendable()
+        return 0
+
+    cdef int drop_pending(self) except -1:
+        """Drop all pending bytes."""
+        out_clear(&self.out, self.reactor.pool)
+        if self.framing is not None:
+            out_clear(&self.framing.sealed, self.reactor.pool)
         return 0
 
     cdef int block(self) except -1:
@@ -295,6 +351,8 @@ cdef class Wire(Endpoint):
     cdef int keep_pending(self) except -1:
         """Copy pending bytes out of the read buffer; close the slowest connections if needed."""
         cdef ChunkPool pool = self.reactor.pool
+        if self.framing is not None and self.framing.sealed.fresh:
+            out_keep(&self.framing.sealed, pool)
         if self.out.fresh:
             out_keep(&self.out, pool)
             if pool.pending_bytes > pool.pending_bytes_max:
@@ -305,7 +363,7 @@ cdef class Wire(Endpoint):
         """Send pending bytes; when none is left, close an ending connection."""
         if self.is_blocked:
             self.send_pending()
-            if out_pending(&self.out) == 0 and self.reason is None:
+            if self.pending() == 0 and self.reason is None:
                 self.is_blocked = False
                 if self.is_ending:
                     self.close(ClosedReason.CLIENT_CLOSED)
@@ -314,9 +372,34 @@ cdef class Wire(Endpoint):
             self.unblock()
         return 0
 
+    cdef int64_t stall_for(self, int64_t* waited_ns) except -1:
+        """Return the ns that a publisher waits for this connection, and add them to `waited_ns`."""
+        if waited_ns[0] >= STALL_TOTAL_NS:
+            return 0
+        self.stalls += 1
+        waited_ns[0] += STALL_NS
+        return STALL_NS
+
+    cdef int sweep(self, int64_t now_ns) except -1:
+        if self.reason is not None:
+            return 0
+        if self.is_blocked and now_ns - self.blocked_ns > self.settings.write_deadline_ns:
+            if self.is_ending:
+                self.close(ClosedReason.CLIENT_CLOSED)
+            else:
+                self.close_slow(
+                    ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE,
+                    f"WriteDeadline of {self.settings.write_deadline_ns / 1e9:g}s exceeded with "
+                    f"{self.pending()} total bytes.",
+                )
+            return 0
+        if self.is_ending:
+            return 0
+        return self.session.check_deadlines(now_ns)
+
     cdef int unblock(self) except -1:
         """Let publishers continue if the connection is no longer congested."""
-        if self.is_congested and out_pending(&self.out) <= self.settings.max_pending // 4 * 3:
+        if self.is_congested and self.pending() <= self.settings.max_pending // 4 * 3:
             self.is_congested = False
             self.reactor.drained()
         return 0
@@ -327,7 +410,7 @@ cdef class Wire(Endpoint):
         """Close the connection at the end of this turn; the first `reason` is kept."""
         if self.reason is None:
             self.reason = reason
-            self.suspended = True
+            self.protocol.suspend(True)
             self.out.limit = self.out.position
             self.reactor.doom(self)
 
@@ -339,12 +422,6 @@ cdef class Wire(Endpoint):
         """Let the close wait (at most `reactor.LINGER_S`) so that the peer reads the last bytes."""
         self.lingers = True
 
-    def slow_consumer(self, str why) -> None:
-        """Handle that the connection is closed as a slow consumer; `why` is the exceeded limit."""
-
-    def ended(self) -> None:
-        """Handle that the peer sent FIN while bytes are still pending for it."""
-
     cdef int peer_ended(self) except -1:
         """Handle a FIN: close once the pending bytes are sent, or the write deadline is over."""
         self.flush()
@@ -353,20 +430,22 @@ cdef class Wire(Endpoint):
             return 0
         self.is_ending = True
         self.is_stalled = True
-        self.suspended = True
+        self.protocol.suspend(True)
         self.reactor.want(self, POLLER_WRITE)
-        self.ended()
+        self.session.ended()
         return 0
 
     cdef int close_slow(self, object reason, str why) except -1:
         """Drop the pending bytes and close as a slow consumer; `why` is the exceeded limit."""
-        self.slow_consumer(why)
-        out_clear(&self.out, self.reactor.pool)
+        self.session.slow_consumer(why)
+        self.drop_pending()
         self.close(reason)
         return 0
 
     cdef int tear_down(self) except -1:
-        """Send pending bytes if the socket takes them, close it, and release all buffers."""
+        """Send pending bytes if the socket takes them, close it, and let go of everything."""
+        cdef Protocol protocol = self.protocol
+        cdef Session session = self.session
         if self.fd >= 0:
             self.send_pending()
         self.reactor.forget(self)
@@ -374,12 +453,15 @@ cdef class Wire(Endpoint):
             self.close_transport()
         elif self.fd >= 0:
             self.close_socket()
-        out_clear(&self.out, self.reactor.pool)
+        self.drop_pending()
         free(self.tail)
         self.tail = NULL
         self.tail_bytes = 0
-        self.large_drop()
-        return 0
+        self.protocol = deaf
+        self.framing = None
+        self.session = nobody
+        protocol.drop()
+        return session.end()
 
     cdef int close_socket(self) except -1:
         """Close the socket; a connection that lingers discards its input first.
@@ -406,13 +488,16 @@ cdef class Wire(Endpoint):
 
     cdef int close_transport(self) except -1:
         """Pass the pending bytes to the transport and close it; abort it for a slow consumer."""
+        cdef Outbound* out
         transport = self.transport
         self.transport = None
         if self.reason in SLOW_CONSUMER:
             transport.abort()
             return 0
-        if out_pending(&self.out):
-            transport.write(out_take(&self.out, self.reactor.pool, out_pending(&self.out)))
+        out = self.sendable()
+        while out_pending(out):
+            transport.write(out_take(out, self.reactor.pool, out_pending(out)))
+            out = self.sendable()
         transport.close()
         return 0
 
@@ -451,35 +536,38 @@ cdef class Wire(Endpoint):
 
     cdef int send_to_transport(self) except -1:
         """Pass pending bytes to the transport until it pauses writing."""
-        while out_pending(&self.out) and not self.is_blocked:
-            self.transport.write(out_take(&self.out, self.reactor.pool, TRANSPORT_BYTES))
+        cdef Outbound* out = self.sendable()
+        while out_pending(out) and not self.is_blocked:
+            self.transport.write(out_take(out, self.reactor.pool, TRANSPORT_BYTES))
+            if self.framing is not None:
+                out = self.sendable()
         return self.keep_pending()
 
     @property
     def pending_bytes(self) -> int:
         """Bytes that wait for the socket."""
         if self.transport is not None:
-            return out_pending(&self.out) + self.transport.get_write_buffer_size()
-        return out_pending(&self.out)
+            return self.pending() + self.transport.get_write_buffer_size()
+        return self.pending()
 
 
 cdef int close_slowest(Reactor reactor) except -1:
     """Close the connections with the most pending bytes, until an eighth of the bound is free."""
     cdef ChunkPool pool = reactor.pool
     cdef int64_t most = pool.pending_bytes_max
-    cdef Wire wire
+    cdef Endpoint endpoint
     cdef uint32_t i
     cdef list slowest = []
-    for i in range(reactor.endpoint_count):
-        if isinstance(<Endpoint>reactor.endpoints[i], Wire):
-            wire = <Wire>reactor.endpoints[i]
-            if wire.reason is None and wire.out.position != NULL:
-                slowest.append((out_pending(&wire.out), i, wire))
+    for i in range(reactor.pollable_count):
+        if isinstance(<Pollable>reactor.pollables[i], Endpoint):
+            endpoint = <Endpoint>reactor.pollables[i]
+            if endpoint.reason is None and endpoint.pending():
+                slowest.append((endpoint.pending(), i, endpoint))
     slowest.sort()
     while slowest and pool.pending_bytes > most - most // 8:
-        wire = slowest.pop()[2]
-        wire.close_slow(
+        endpoint = slowest.pop()[2]
+        endpoint.close_slow(
             ClosedReason.SLOW_CONSUMER_PENDING_BYTES,
-            f"MaxPendingTotal of {most} Exceeded with {out_pending(&wire.out)} total bytes.",
+            f"MaxPendingTotal of {most} Exceeded with {endpoint.pending()} total bytes.",
         )
     return 0

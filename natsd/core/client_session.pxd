@@ -1,11 +1,13 @@
-"""Declarations of connection.pyx."""
+"""Declarations of client_session.pyx."""
 
 from libc.stdint cimport int64_t, uint64_t
 
 from natsd.core.routing cimport MatchResult, Message, SubList, Subscription
 
 
-cdef class Connection(Wire):
+cdef class ClientSession(OpHandler):
+    cdef ClientProtocol protocol
+    cdef Settings settings
     cdef SubList sublist
     cdef TrafficStats account_counters
     cdef MatchResult memo                # match result of the last published subject; None: none
@@ -15,6 +17,7 @@ cdef class Connection(Wire):
     cdef readonly bint verbose
     cdef readonly bint pedantic
     cdef readonly bint echo
+    cdef bint headers                    # it understands headers
     cdef readonly bint no_responders
     cdef readonly bint trace
     cdef bint slow_publish_path         # a publish needs more work than routing (see `admit`)
@@ -31,7 +34,6 @@ cdef class Connection(Wire):
     cdef readonly int64_t in_bytes
     cdef readonly int64_t out_msgs
     cdef readonly int64_t out_bytes
-    cdef readonly int64_t stalls
     cdef int64_t read_msgs               # messages published in this read, not yet in `in_msgs`
     cdef int64_t read_bytes              # bytes of these messages
     cdef int64_t counted_msgs            # part of `out_msgs` that the totals already include
