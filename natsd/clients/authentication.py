@@ -13,23 +13,23 @@
 import asyncio
 import hmac
 from collections.abc import Awaitable, Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
 
 from natsd.clients.connect import ConnectOptions
 from natsd.config import Options
-from natsd.core.permissions import Permissions
 
 if TYPE_CHECKING:
     from natsd.clients.client import Client
+    from natsd.core.permissions import Permissions
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The decision over a CONNECT."""
 
     account: str | None  # name of the client's account; None: the client is refused
-    permissions: Permissions | None = None  # None: the client may do everything
+    permissions: "Permissions | None" = None  # None: the client may do everything
 
 
 REFUSED: Final = Verdict(None)
