@@ -26,7 +26,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from natsd.accounts import GLOBAL_ACCOUNT, Account, AccountDirectory
+from natsd.accounts import Account, AccountDirectory
 from natsd.clients import Client, ClosedClient
 from natsd.clients.acceptor import Acceptor, refuse
 from natsd.clients.authentication import Authenticator, PendingLogins, SingleLogin
@@ -86,7 +86,8 @@ class Server:
         self.client_port = 0
         self.clients: dict[int, Client] = {}
         self.accounts: AccountDirectory
-        self.authenticator = authenticator or SingleLogin(self.options, GLOBAL_ACCOUNT)
+        self.authenticator: Authenticator
+        self._own_authenticator = authenticator
         self.logins = PendingLogins()
         self.settings = connection_settings(self.options)
         self._own_thread = OwnThread(self) if thread else None
@@ -202,6 +203,9 @@ class Server:
             pending_bytes_max(options),
         )
         self.accounts = AccountDirectory(self._make_account)
+        self.authenticator = self._own_authenticator or SingleLogin(
+            options, self.accounts.default.name
+        )
 
     def _make_account(self, name: str, is_system: bool) -> Account:
         settings = self.options.accounts.get(name, AccountOptions()).msg_trace

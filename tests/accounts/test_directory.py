@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from natsd.clients.authentication import Verdict
 from natsd.clients.connect import ConnectOptions
 from natsd.core.network import Reactor
 from tests.server.streams import DEADLINE_S
+from tests.source.reading import ROOT
 
 
 def directory(reactor: Reactor, **more: Any) -> AccountDirectory:
@@ -122,3 +124,19 @@ async def test_the_verdict_names_the_account(tmp_path: Path) -> None:
         assert sorted(server.accounts) == ["HOME", "ROOT", "tenant-1", "tenant-2"]
         await one.close()
         await two.close()
+
+
+def test_nothing_else_takes_two_names_for_granted() -> None:
+    """Only the directory chooses `$G` and `$SYS`; commands without a server have them as defaults.
+
+    So far `$G` is also the only account that can be configured (account_options.py).
+    """
+    named = re.compile(r"\b(GLOBAL|SYSTEM)_ACCOUNT\b|[\"']\$(G|SYS)[\"']")
+    allowed = {"cli/store.py", "config/account_options.py"}
+    found = {
+        str(path.relative_to(ROOT / "natsd"))
+        for pattern in ("**/*.py", "**/*.pyx")
+        for path in (ROOT / "natsd").glob(pattern)
+        if named.search(path.read_text(encoding="utf-8"))
+    }
+    assert {path for path in found if not path.startswith(("accounts/", "spark/"))} == allowed
