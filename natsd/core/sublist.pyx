@@ -352,8 +352,7 @@ cdef class SubList:
         """Call `callback(True)` after the first subscription came, with False after the last left.
 
         Only subscriptions to exactly this subject count: plain ones, or those of the queue group
-        `queue`. Returns whether there is one now. The callback must neither raise nor change the
-        SubList.
+        `queue`. Returns whether there is one now. The callback must not change the SubList.
         """
         cdef bytes name = watch_name(wire_bytes(subject), wire_bytes(queue or b""))
         self._observers().watches.setdefault(name, []).append(callback)
