@@ -11,21 +11,18 @@
 """
 
 import asyncio
-import hmac
 from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-import msgspec
-
-from natsd.clients.connect import ConnectOptions
 from natsd.config import Options
 
 if TYPE_CHECKING:
     from natsd.clients.client import Client
+    from natsd.clients.connect import ConnectOptions
     from natsd.core.permissions import Permissions
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(NamedTuple):
     """The decision over a CONNECT."""
 
     account: str | None  # name of the client's account; None: the client is refused
@@ -44,7 +41,7 @@ class Authenticator(Protocol):
         ...
 
     def authenticate(
-        self, client: "Client", connect: ConnectOptions
+        self, client: "Client", connect: "ConnectOptions"
     ) -> Verdict | Awaitable[Verdict]:
         """Return whether, and as what, a client is accepted, or an awaitable of that."""
         ...
@@ -63,7 +60,7 @@ class SingleLogin:
         """Whether there is a token, or a user and password."""
         return self._options.auth_required
 
-    def authenticate(self, client: "Client", connect: ConnectOptions) -> Verdict:
+    def authenticate(self, client: "Client", connect: "ConnectOptions") -> Verdict:
         """Compare the credentials of a CONNECT with the configured ones."""
         options = self._options
         if options.token:
@@ -99,4 +96,6 @@ class PendingLogins:
 
 def _equal(given: str, expected: str) -> bool:
     """Return whether two secrets are equal, in constant time."""
+    import hmac  # here, since it loads OpenSSL: a fifteenth of a start
+
     return hmac.compare_digest(given.encode(), expected.encode())

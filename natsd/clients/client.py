@@ -13,27 +13,20 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from natsd.accounts import Account, AccountDirectory
 from natsd.clients.authentication import REFUSED, Authenticator, PendingLogins, Verdict
-from natsd.clients.connect import (
-    NOT_JSON,
-    PROTOCOLS,
-    BadConnectError,
-    ConnectOptions,
-    decode_connect,
-)
-from natsd.clients.redact import redact_connect, shown_payload
-from natsd.clients.tracing import Decision, decide
 from natsd.config import Options
 from natsd.config.levels import TRACE
 from natsd.core.network import ClientSession, Endpoint, Framing, Reactor, Settings
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason, ErrorText
+
+if TYPE_CHECKING:
+    from natsd.clients.closed import SubscriptionInfo
+    from natsd.clients.connect import ConnectOptions
+    from natsd.clients.tracing import Decision
 
 logger = logging.getLogger("natsd.client")
 
@@ -42,7 +35,7 @@ HPUB_WORDS_MIN: Final = 3
 """Arguments of HPUB without a reply: a subject and two sizes. The parser may have consumed the
 operation's name before."""
 TOO_LARGE: Final = "maximum payload exceeded"
-_parse_json = msgspec.json.Decoder(dict[str, Any]).decode
+PROTOCOLS: Final = (0, 1)
 
 
 class ClientHost(Protocol):
@@ -75,17 +68,6 @@ class ClientHost(Protocol):
     def now_ns(self) -> int:
         """Return the wall clock in Unix nanoseconds."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionInfo:
-    """One subscription, for monitoring."""
-
-    subject: str
-    queue: str | None  # None: plain subscription
-    sid: str
-    msgs: int  # delivered messages
-    max: int  # auto-unsubscribe limit; 0: none
 
 
 class Client(ClientSession):
@@ -133,10 +115,7 @@ class Client(ClientSession):
         self.send_protocol(host.info(self.cid, self.ip))
         limit = host.options.max_connections
         if limit < 1 or len(host.clients) >= limit:
-            self.error(ErrorText.MAXIMUM_CONNECTIONS)
-            self.close_with_error(
-                ErrorText.MAXIMUM_CONNECTIONS, ClosedReason.MAXIMUM_CONNECTIONS_EXCEEDED
-            )
+            self.refuse_connection()
             return
         host.clients[self.cid] = self
         if host.authenticator.is_required:
@@ -145,6 +124,13 @@ class Client(ClientSession):
     @property
     def _login_timeout_ns(self) -> int:
         return round(self.host.options.auth_timeout.total_seconds() * 1e9)
+
+    def refuse_connection(self) -> None:
+        """Close the connection because there are more than `max_connections`."""
+        self.error(ErrorText.MAXIMUM_CONNECTIONS)
+        self.close_with_error(
+            ErrorText.MAXIMUM_CONNECTIONS, ClosedReason.MAXIMUM_CONNECTIONS_EXCEEDED
+        )
 
     def _join(self, account: Account) -> None:
         """Move the connection into an account."""
@@ -159,7 +145,14 @@ class Client(ClientSession):
 
     def connect_received(self, json: bytes) -> None:
         """Handle a CONNECT: ask for the verdict over it, and apply that at once or later."""
+        from natsd.clients.connect import (  # not before they are used
+            BadConnectError,
+            decode_connect,
+        )
+
         if self.trace:
+            from natsd.clients.redact import redact_connect
+
             self.trace_operation("<<-", b"CONNECT " + redact_connect(json))
         try:
             connect = decode_connect(json, self._connect)
@@ -180,7 +173,7 @@ class Client(ClientSession):
             self.suspend_reading(self._login_timeout_ns)
             self._login = self.host.logins.begin(self._await_verdict(connect, verdict))
 
-    async def _await_verdict(self, connect: ConnectOptions, awaited: Awaitable[Verdict]) -> None:
+    async def _await_verdict(self, connect: "ConnectOptions", awaited: Awaitable[Verdict]) -> None:
         """Apply the awaited verdict over a CONNECT, then the operations that follow it."""
         try:
             verdict = await awaited
@@ -191,7 +184,7 @@ class Client(ClientSession):
         if self.reason is None:
             self.endpoint.resume_reading(lambda: self._decided(connect, verdict))
 
-    def _decided(self, connect: ConnectOptions, verdict: Verdict) -> None:
+    def _decided(self, connect: "ConnectOptions", verdict: Verdict) -> None:
         """Refuse the client, or join the account of the verdict and apply the options."""
         account = None if verdict.account is None else self.host.accounts.find(verdict.account)
         if account is None:
@@ -202,7 +195,21 @@ class Client(ClientSession):
         self.set_permissions(verdict.permissions)
         self._negotiate(connect)
 
-    def _remember(self, connect: ConnectOptions) -> None:
+    def check_login(self) -> None:
+        """Close the connection if its credentials are not accepted now, after a reload.
+
+        A client that has not sent CONNECT must send it, if that is required now. A verdict that is
+        awaited is not asked for again.
+        """
+        if self._connect is None:
+            if self.host.authenticator.is_required:
+                self.await_connect(self._login_timeout_ns)
+        elif self._login is None:
+            verdict = self.host.authenticator.authenticate(self, self._connect)
+            if isinstance(verdict, Verdict) and verdict.account is None:
+                self._refuse()
+
+    def _remember(self, connect: "ConnectOptions") -> None:
         """Keep the options; equal language and version texts of many clients are shared."""
         connect.lang = sys.intern(connect.lang)
         connect.version = sys.intern(connect.version)
@@ -214,7 +221,7 @@ class Client(ClientSession):
             ErrorText.AUTHORIZATION_VIOLATION, ClosedReason.AUTHENTICATION_FAILURE
         )
 
-    def _negotiate(self, connect: ConnectOptions) -> None:
+    def _negotiate(self, connect: "ConnectOptions") -> None:
         headers = connect.headers and not self.host.options.no_header_support
         self.negotiate(
             connect.verbose, connect.pedantic, connect.echo, headers, connect.no_responders
@@ -233,9 +240,9 @@ class Client(ClientSession):
 
     def info_received(self, json: bytes) -> None:
         """Ignore an INFO, which clients need not send; close the connection if it is not JSON."""
-        try:
-            _parse_json(json.decode(errors="replace"))
-        except NOT_JSON:
+        from natsd.clients.connect import is_json_object
+
+        if not is_json_object(json):
             self.close(ClosedReason.PROTOCOL_VIOLATION)
 
     def first_pong(self) -> None:
@@ -243,12 +250,16 @@ class Client(ClientSession):
         if self._connect is not None and self._connect.protocol >= PROTOCOL_ASYNC_INFO:
             self.send_protocol(self.host.info(self.cid, self.ip, self.account))
 
-    def begin_trace(self, subject: bytes, headers: bytes, size: int) -> Decision | None:
+    def begin_trace(self, subject: bytes, headers: bytes, size: int) -> "Decision | None":
         """Return how to trace a message whose headers may request a trace (see `decide`)."""
+        from natsd.clients.tracing import decide
+
         return decide(self, subject, headers, size)
 
     def trace_oversized(self, line: bytes, headers: bytes) -> None:
         """Send the trace, if the headers request one, of a message that exceeds `max_payload`."""
+        from natsd.clients.tracing import decide
+
         words = line.split()
         if len(words) > HPUB_WORDS_MIN and words[0].upper() == b"HPUB":
             del words[0]
@@ -257,10 +268,22 @@ class Client(ClientSession):
             decision.trace.send()
 
     def announce_lame_duck(self) -> None:
-        """Send INFO with `ldm`, if the client supports asynchronous INFO and had its first PONG."""
-        connect = self._connect
-        if connect is not None and connect.protocol >= PROTOCOL_ASYNC_INFO and self.first_pong_sent:
+        """Send INFO with `ldm`, if the client supports asynchronous INFO."""
+        if self._takes_info:
             self.send_protocol(self.host.lame_duck_info(self.cid, self.ip))
+
+    def announce_info(self) -> None:
+        """Send INFO, which has changed, if the client supports asynchronous INFO."""
+        if self._takes_info:
+            self.send_protocol(self.host.info(self.cid, self.ip))
+
+    @property
+    def _takes_info(self) -> bool:
+        """Whether the client supports asynchronous INFO, and had its first PONG."""
+        connect = self._connect
+        return (
+            connect is not None and connect.protocol >= PROTOCOL_ASYNC_INFO and self.first_pong_sent
+        )
 
     def authentication_timed_out(self) -> None:
         """Close a connection that did not authenticate in time."""
@@ -308,8 +331,10 @@ class Client(ClientSession):
             return ""
         return self._connect.user or ("[REDACTED]" if self._connect.auth_token else "")
 
-    def subscriptions(self) -> Iterator[SubscriptionInfo]:
+    def subscriptions(self) -> "Iterator[SubscriptionInfo]":
         """Yield the subscriptions of this client, for monitoring."""
+        from natsd.clients.closed import SubscriptionInfo
+
         for s in self.own_subscriptions():
             yield SubscriptionInfo(s.subject, s.queue, s.sid, s.delivered, s.max_delivered)
 
@@ -350,6 +375,8 @@ class Client(ClientSession):
 
     def trace_payload(self, direction: str, data: bytes) -> None:
         """Log a message's headers and payload, at most `max_traced_msg_len` bytes of them."""
+        from natsd.clients.redact import shown_payload
+
         limit = self.host.options.max_traced_msg_len
         shown = shown_payload(data, limit)
         logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s]", str(self), direction, shown)

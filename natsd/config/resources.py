@@ -32,9 +32,19 @@ def default_store_dir() -> Path:
 
     nats-server uses one directory for all users; natsd uses one per user.
     """
-    import tempfile  # imported on use: a server without JetStream starts faster
+    import tempfile  # here, since it loads OpenSSL: a fifteenth of a start
 
-    return Path(tempfile.gettempdir(), f"natsd-{os.geteuid()}")
+    return Path(tempfile.gettempdir(), _default_name())
+
+
+def is_default_store_dir(directory: Path | None) -> bool:
+    """Return whether the directory is that of `default_store_dir`."""
+    is_named_so = directory is not None and directory.name == _default_name()
+    return is_named_so and directory == default_store_dir()
+
+
+def _default_name() -> str:
+    return f"natsd-{os.geteuid()}"
 
 
 def resolved(options: JetStreamOptions) -> JetStreamOptions:

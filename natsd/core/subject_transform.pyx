@@ -12,16 +12,11 @@ Source: nats-server's `NewSubjectTransform` (server/subject_transform.go). subje
 the destination.
 """
 
-import secrets
 
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
-
-from natsd.core.subject_mapping import (
-    Draw, Partition, Text, TokenChange, Wildcard, parse_mapping,
-)
 
 cdef enum:
     FNV_OFFSET = 2166136261
@@ -42,6 +37,8 @@ cdef class SubjectTransform:
     def __init__(self, str source not None, str destination not None):
         """Parse the mapping; an empty `source` matches all subjects. Raises InvalidMapping."""
         cdef uint32_t at, tail_at
+        from natsd.core.subject_mapping import parse_mapping    # few servers have a mapping
+
         pieces = parse_mapping(source, destination)
         self.source = wire_bytes(source or ">")
         self.destination = wire_bytes(destination)
@@ -68,6 +65,8 @@ cdef class SubjectTransform:
         """Store a piece of subject_mapping.py; `tail_at` is the place of the source's `>`."""
         cdef Piece* piece = &self.pieces[at]
         cdef bytes text
+        from natsd.core.subject_mapping import Draw, Partition, Text, TokenChange, Wildcard
+
         call = None
         if isinstance(given, Text):
             text = wire_bytes(given.token)
@@ -205,4 +204,6 @@ cdef class SubjectTransform:
 
 def draw_below(ceiling):
     """Return a function that returns a random number below `ceiling` as text."""
+    import secrets    # few servers have a mapping
+
     return lambda _: str(secrets.randbelow(ceiling)) if ceiling > 0 else "0"

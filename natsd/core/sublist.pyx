@@ -29,7 +29,6 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 
-from natsd.core.sublist_stats import SubListStats
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
@@ -426,6 +425,8 @@ cdef class SubList:
             fanout = fanout_of(result_of(self.cache.entries[place]))
             total_fanout += fanout
             max_fanout = max(max_fanout, fanout)
+        from natsd.core.sublist_stats import SubListStats
+
         return SubListStats(
             num_subscriptions=self.interest.count,
             num_cache=self.cache.count,

@@ -33,6 +33,7 @@ from natsd.jetstream.account import ApiCounters, JetStreamAccount
 from natsd.jetstream.advisories import Events
 from natsd.jetstream.api.origin import client_info
 from natsd.jetstream.api.router import Router
+from natsd.jetstream.early_requests import EarlyRequests
 from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.meta import Change, Meta
 from natsd.jetstream.random_pool import RandomPool
@@ -81,16 +82,19 @@ class JetStream:
         random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
         has_default_room: bool = False,
+        early: EarlyRequests | None = None,
     ) -> None:
         """Create JetStream without accounts; `start` opens the store.
 
         `has_default_room` says that `max_file_store` was not configured but derived from the free
-        space. `clock` returns wall-clock nanoseconds.
+        space. `clock` returns wall-clock nanoseconds. `early` holds the requests that the accounts
+        received before.
         """
         self.options = options
         self.server_name = server_name
         self.server_id = server_id
         self.limits = limits
+        self.early = early
         self._wall_minus_monotonic_ns = clock() - time.monotonic_ns()
         self.reactor = reactor
         self.loop = loop

@@ -20,6 +20,11 @@ ADVISORY_PREFIX: Final = "$JS.EVENT.ADVISORY"
 METRIC_PREFIX: Final = "$JS.EVENT.METRIC"
 SYSTEM_QUEUE: Final = "_sys_"
 
+ASSET_SPACES: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT.")
+"""Prefixes of the API subjects that streams and consumers serve; nats-server has the same."""
+DOMAIN_SPACES: Final = ("STREAM.>", "CONSUMER.>", "META.>", "SERVER.>", "ACCOUNT.>")
+"""Subjects that nats-server maps from a domain's prefix to the API, requests or not."""
+
 REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
 SERVER_VERSION_KEY: Final = "_nats.ver"
 SERVER_LEVEL_KEY: Final = "_nats.level"

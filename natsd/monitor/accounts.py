@@ -1,7 +1,7 @@
 """`/accountz` and `/accstatz`: the accounts, their imports and exports, and their traffic.
 
 So far the only services that accounts share are those that the system account offers to all of
-them: `IMPORTS` and `EXPORTS` are the tables that `natsd.monitor.services` serves.
+them: those in the tables of `natsd.monitor.services`.
 
 Sources: nats-server's `Accountz`, `AccountInfo` and `AccountStat`: field names and their order.
 """
@@ -13,24 +13,11 @@ from natsd.accounts import Account
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter
+from natsd.monitor.services import EXPORTS, IMPORTS
 from natsd.monitor.values import datetime_ns, number, timestamp
 
 JETSTREAM_API: Final = "$JS.API.>"
 
-# Subject in the account, its subject in the system account, whether the requestor's identity is
-# shared.
-IMPORTS: Final = (
-    ("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.ACCOUNT.{account}.CONNZ", False),
-    ("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.{account}.CONNZ", False),
-    ("$SYS.REQ.ACCOUNT.PING.STATZ", "$SYS.REQ.ACCOUNT.{account}.STATZ", False),
-    ("$SYS.REQ.USER.INFO", "$SYS.REQ.USER.{account}.INFO", True),
-)
-EXPORTS: Final = (
-    ("$SYS.REQ.ACCOUNT.*.CONNZ", "Streamed"),
-    ("$SYS.REQ.ACCOUNT.*.STATZ", "Streamed"),
-    ("$SYS.DEBUG.SUBSCRIBERS", "Singleton"),
-    ("$SYS.REQ.USER.*.INFO", "Singleton"),
-)
 NO_TRAFFIC: Final = {"msgs": 0, "bytes": 0}
 
 

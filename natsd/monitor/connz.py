@@ -15,7 +15,8 @@ from itertools import chain, islice
 from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal
 
-from natsd.clients import Client, ClosedClient
+from natsd.clients import Client
+from natsd.clients.closed import ClosedClient
 from natsd.core.steps import Steps
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer

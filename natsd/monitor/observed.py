@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from natsd.accounts import AccountDirectory
-from natsd.clients import Client, ClosedClient
+from natsd.clients import Client
+from natsd.clients.closed import ClosedClient
 from natsd.config import Options
 from natsd.core.network import TrafficStats
 

@@ -3,8 +3,8 @@
     $SYS.REQ.SERVER.PING.CONNZ ──▶ waiting ──▶ Replies (service_replies.py) ──▶ answer
       in an account: about that account only
 
-- `SERVER_KINDS`, `ACTIONS`, `ACCOUNT_KINDS` and `natsd.monitor.accounts.IMPORTS` are the tables of
-  the served subjects. A request on any other subject is answered "no responders" at once.
+- `SERVER_KINDS`, `ACTIONS`, `ACCOUNT_KINDS`, `IMPORTS` and `EXPORTS` are the tables of the served
+  subjects. A request on any other subject is answered "no responders" at once.
 - One request is answered at a time, and at most `WAITING_MAX` wait; a further one is not answered.
 - The modules that answer are imported with the first request, so that they do not slow the start.
 
@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Final
 from natsd.accounts import Account
 from natsd.core.network import Session
 from natsd.core.routing import Subscription
-from natsd.monitor.accounts import IMPORTS
-from natsd.monitor.observed import ObservedServer
 
 if TYPE_CHECKING:
+    from natsd.monitor.observed import ObservedServer
     from natsd.monitor.service_replies import Replies
 
 _logger = logging.getLogger("natsd.monitor")
@@ -41,6 +40,22 @@ ACTIONS: Final = ("RELOAD", "KICK", "LDM")
 """Actions served on `$SYS.REQ.SERVER.<id>.<action>`."""
 ACCOUNT_KINDS: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
 """Requests served on `$SYS.REQ.ACCOUNT.<account>.<kind>`."""
+
+
+# Subject in the account, its subject in the system account, whether the requestor's identity is
+# shared.
+IMPORTS: Final = (
+    ("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.ACCOUNT.{account}.CONNZ", False),
+    ("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.{account}.CONNZ", False),
+    ("$SYS.REQ.ACCOUNT.PING.STATZ", "$SYS.REQ.ACCOUNT.{account}.STATZ", False),
+    ("$SYS.REQ.USER.INFO", "$SYS.REQ.USER.{account}.INFO", True),
+)
+EXPORTS: Final = (
+    ("$SYS.REQ.ACCOUNT.*.CONNZ", "Streamed"),
+    ("$SYS.REQ.ACCOUNT.*.STATZ", "Streamed"),
+    ("$SYS.DEBUG.SUBSCRIBERS", "Singleton"),
+    ("$SYS.REQ.USER.*.INFO", "Singleton"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +74,7 @@ class ServiceRequest:
 class Services:
     """The monitoring services of one server, from `start` to `close`."""
 
-    def __init__(self, server: ObservedServer) -> None:
+    def __init__(self, server: "ObservedServer") -> None:
         self._server = server
         self._subscriptions: list[tuple[Account, Subscription]] = []
         self._waiting: deque[ServiceRequest] = deque()

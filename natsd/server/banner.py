@@ -10,7 +10,7 @@ from natsd.clients.listener import host_port
 from natsd.config import Options
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.options import MIB, PAYLOAD_WARN_BYTES
-from natsd.config.resources import default_store_dir
+from natsd.config.resources import is_default_store_dir
 from natsd.core.durations import format_duration
 from natsd.version import API_LEVEL, NATS_VERSION, RUNTIME_VERSION, VERSION
 
@@ -60,7 +60,7 @@ def log_starting(server: ServerIdentity) -> None:
 
 def log_jetstream(options: JetStreamOptions) -> None:
     """Log the settings with which JetStream starts."""
-    if options.store_dir == default_store_dir():
+    if is_default_store_dir(options.store_dir):
         _logger.warning("Temporary storage directory used, data could be lost on system reboot")
     _logger.info(f"{' JETSTREAM ':-^{len(_RULE)}}")
     if options.strict:

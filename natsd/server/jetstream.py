@@ -1,7 +1,8 @@
 """JetStream as a part of the server: its directory, start, stop and log lines.
 
 - `natsd.jetstream`, and modules that only this file needs, are imported only if JetStream is
-  enabled.
+  enabled. If there is nothing to recover, clients are
+  accepted before, and their requests wait.
 - An error at the start is a `JetStreamError` of one line; the start is then undone.
 - Without a `store_dir` JetStream uses a new temporary directory, which is removed at the stop.
 
@@ -9,8 +10,12 @@ Source: the log lines and error texts are those of nats-server's server/jetstrea
 """
 
 import asyncio
+import contextlib
 import importlib
 import logging
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,14 +24,14 @@ from natsd.accounts import Account, AccountDirectory
 from natsd.clients.listener import lower_first
 from natsd.config import Options
 from natsd.config.jetstream_options import JetStreamOptions
-from natsd.config.resources import default_store_dir, resolved
+from natsd.config.resources import is_default_store_dir, resolved
 from natsd.core.durations import format_duration_ns
 from natsd.core.network import Reactor
 from natsd.server import banner
 from natsd.server.own_files import make_private, refuse_foreign_link, shared_reason
-from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from natsd.jetstream.early_requests import EarlyRequests
     from natsd.jetstream.jetstream import JetStream
 
 _logger = logging.getLogger("natsd.jetstream")
@@ -53,52 +58,83 @@ class JetStreamPart:
         self._stopping: asyncio.Task[None] | None = None
         self._accounts: AccountDirectory | None = None
         self._enabling: set[asyncio.Task[None]] = set()
+        self._began_s = 0.0
+        self._resolved = options.jetstream
+        self._early: EarlyRequests | None = None
         self.engine: JetStream | None = None
 
-    async def load(self) -> None:
-        """Import JetStream's modules in a thread; on a slow machine the longest part of a start."""
+    async def prepare(self) -> bool:
+        """Create the store directory; return whether there is nothing to recover.
+
+        That is so if the directory is empty, or JetStream is disabled. Raises JetStreamError.
+        """
+        if not self._options.jetstream.enabled:
+            return True
+        self._stopping = None
+        self._began_s = asyncio.get_running_loop().time()
+        _logger.info("Starting JetStream")
+        async with self._undone_on_failure():
+            self._resolved, is_empty = await asyncio.to_thread(self._prepare)
+        banner.log_jetstream(self._resolved)
+        return is_empty
+
+    def hold_requests(self, accounts: Iterable[Account]) -> None:
+        """Hold the accounts' requests until JetStream is started; `prepare` must have returned."""
         if self._options.jetstream.enabled:
-            await asyncio.to_thread(importlib.import_module, _ENGINE)
+            from natsd.jetstream.early_requests import EarlyRequests
+
+            self._early = EarlyRequests(self._resolved.domain)
+            for account in accounts:
+                self._early.hold(account)
+
+    async def load(self) -> None:
+        """Import JetStream's modules in a thread; on a slow machine the longest part of a start.
+
+        Raises JetStreamError.
+        """
+        if self._options.jetstream.enabled:
+            async with self._undone_on_failure():
+                await asyncio.to_thread(importlib.import_module, _ENGINE)
 
     async def start(self, reactor: Reactor, accounts: AccountDirectory) -> None:
         """Recover all stored streams and serve the accounts; does nothing unless enabled.
 
-        `load` must have returned before. Raises JetStreamError.
+        `prepare` and `load` must have returned before. Raises JetStreamError.
         """
         if not self._options.jetstream.enabled:
             return
-        self._stopping = None
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        _logger.info("Starting JetStream")
-        try:
-            options = await asyncio.to_thread(self._prepare)
-            banner.log_jetstream(options)
-            await self._serve(options, reactor, accounts)
-        except (OSError, StoreError) as error:
-            await self._give_up()
-            raise JetStreamError(_reason(error)) from error
-        except BaseException:
-            await self._give_up()
-            raise
-        took_ns = round((loop.time() - began) * 1e9)
+        async with self._undone_on_failure():
+            await self._serve(reactor, accounts)
+        took_ns = round((asyncio.get_running_loop().time() - self._began_s) * 1e9)
         _logger.info("Took %s to start JetStream", format_duration_ns(took_ns // 1000 * 1000))
 
-    async def _serve(
-        self, options: JetStreamOptions, reactor: Reactor, accounts: AccountDirectory
-    ) -> None:
+    @asynccontextmanager
+    async def _undone_on_failure(self) -> AsyncIterator[None]:
+        """Undo the start if the block raises. Raises JetStreamError for errors of the store."""
+        try:
+            yield
+        except BaseException as error:
+            from natsd.store.errors import StoreError
+
+            await self._give_up()
+            if isinstance(error, OSError | StoreError):
+                raise JetStreamError(_reason(error)) from error
+            raise
+
+    async def _serve(self, reactor: Reactor, accounts: AccountDirectory) -> None:
         from natsd.jetstream.errors import ApiError
         from natsd.jetstream.jetstream import JetStream
         from natsd.jetstream.tiers import account_tiers
 
         self.engine = JetStream(
-            options,
+            self._resolved,
             reactor,
             asyncio.get_running_loop(),
             server_name=self._server_name,
             server_id=self._server_id,
             limits=account_tiers(self._options.accounts),
             has_default_room=self._options.jetstream.max_file_store < 0,
+            early=self._early,
         )
         try:
             await self.engine.start(accounts.values())
@@ -130,6 +166,7 @@ class JetStreamPart:
 
     async def _stop(self) -> None:
         if self.engine is None:
+            await self._give_up()
             return
         _logger.info("Initiating JetStream Shutdown...")
         if self._accounts is not None:
@@ -143,14 +180,14 @@ class JetStreamPart:
             await self._give_up()
         _logger.info("JetStream Shutdown")
 
-    def _prepare(self) -> JetStreamOptions:
-        """Create the store directory and return the settings with all defaults resolved.
+    def _prepare(self) -> tuple[JetStreamOptions, bool]:
+        """Create the store directory; return the resolved settings, and whether it is empty.
 
         Blocks on the disk. Raises JetStreamError or OSError.
         """
         options = self._options.jetstream
         store_dir = self._options.store_dir or options.store_dir
-        if store_dir == default_store_dir():
+        if store_dir is not None and is_default_store_dir(store_dir):
             own_directory(store_dir)
         if store_dir is None:
             import tempfile
@@ -160,11 +197,12 @@ class JetStreamPart:
         make_writable(options.directory)
         if reason := shared_reason(options.directory):
             _logger.warning("JetStream: storage directory %s %s", options.directory, reason)
-        return resolved(options)
+        is_empty = not any(options.directory.iterdir())
+        return resolved(options), is_empty
 
     async def _give_up(self) -> None:
         """Drop the engine and remove the temporary directory, if there is one."""
-        self.engine = None
+        self.engine = self._early = None
         if self._temporary is not None:
             import shutil
 
@@ -187,8 +225,6 @@ def own_directory(directory: Path) -> None:
 
 def make_writable(directory: Path) -> None:
     """Create the directory if needed and check that it is writable. Raises JetStreamError."""
-    import tempfile
-
     try:
         refuse_foreign_link(directory)
         directory.mkdir(parents=True, exist_ok=True)
@@ -197,10 +233,20 @@ def make_writable(directory: Path) -> None:
             raise JetStreamError(f"storage directory is not a directory: {directory}") from None
         raise JetStreamError(f"could not create storage directory - {_reason(error)}") from None
     try:
-        with tempfile.TemporaryFile(dir=directory):
-            pass
+        _create_unnamed_file(directory)
     except OSError as error:
         raise JetStreamError(f"storage directory is not writable - {_reason(error)}") from None
+
+
+def _create_unnamed_file(directory: Path) -> None:
+    """Create a file without a name in the directory, and drop it. Raises OSError."""
+    with contextlib.suppress(OSError, AttributeError):  # not every system and file system can
+        os.close(os.open(directory, os.O_TMPFILE | os.O_WRONLY, 0o600))
+        return
+    import tempfile  # here, since it loads OpenSSL: a fifteenth of a start
+
+    with tempfile.TemporaryFile(dir=directory):
+        pass
 
 
 def _reason(error: Exception) -> str:

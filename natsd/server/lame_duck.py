@@ -13,7 +13,6 @@ Source: nats-server's `lameDuckMode` (server/server.go).
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -56,6 +55,8 @@ class Spread:
 
         So servers that began together do not close their clients at the same moments.
         """
+        import secrets  # here, since it loads OpenSSL: a fifteenth of a start
+
         return self.pause_s * (1 + secrets.randbelow(_JITTER_STEPS) / _JITTER_STEPS) / 2
 
 

@@ -10,8 +10,10 @@
 - A server that stopped, failed to start or was cancelled during its start leaves nothing behind: no
   socket, file, task or thread. It may be started again, with new counters; for port -1 the system
   picks a new port.
-- JetStream has recovered before the first client connects. At the stop JetStream closes before the
-  clients do, so that their pending requests are answered.
+- JetStream has recovered before the first client connects. If there is nothing to recover, clients
+  connect before its modules are imported, and their requests to it wait for that. A start returns
+  when JetStream is ready. At the stop JetStream closes before the clients do, so that their pending
+  requests are answered.
 - Everything except `client_url` and the attributes that monitoring reads must be used on the
   server's own loop.
 """
@@ -27,28 +29,28 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from natsd.accounts import Account, AccountDirectory
-from natsd.clients import Client, ClosedClient
+from natsd.clients import Client
 from natsd.clients.acceptor import Acceptor, refuse
 from natsd.clients.authentication import Authenticator, PendingLogins, SingleLogin
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
-from natsd.clients.transport import TransportLink, Transports
 from natsd.config import Options, make_options
 from natsd.config.account_options import AccountOptions
 from natsd.config.resources import descriptors_for_clients, pending_bytes_max
 from natsd.core.network import Reactor, Settings, TrafficStats, has_poller
 from natsd.core.reasons import ClosedReason, ErrorText
-from natsd.core.wall_time import timestamp
 from natsd.monitor.services import Services
 from natsd.server.banner import log_stopped, log_stopping
 from natsd.server.identity import new_server_id
 from natsd.server.info import InfoLine
 from natsd.server.jetstream import JetStreamPart
-from natsd.server.lame_duck import move_clients
+from natsd.server.limits import set_limits, sweep_seconds
 from natsd.server.server_files import ServerFiles
 from natsd.server.threaded import OwnThread
 from natsd.version import NATS_VERSION
 
 if TYPE_CHECKING:
+    from natsd.clients.closed import ClosedClient
+    from natsd.clients.transport import TransportLink, Transports
     from natsd.jetstream.jetstream import JetStream
 
 logger = logging.getLogger("natsd.server")
@@ -57,8 +59,8 @@ FIRST_CLIENT_ID: Final = 5
 """nats-server's internal clients have the lower ids."""
 BACKLOG: Final = 4096
 """Connections that the kernel queues until they are accepted."""
-SWEEP_MIN_S: Final = 0.005
-SWEEP_MAX_S: Final = 0.25
+GREETING_TURNS: Final = 2
+"""Turns of the loop in which the clients in the backlog get INFO before a long import begins."""
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
@@ -89,7 +91,7 @@ class Server:
         self.authenticator: Authenticator
         self._own_authenticator = authenticator
         self.logins = PendingLogins()
-        self.settings = connection_settings(self.options)
+        self.settings = Settings()
         self._own_thread = OwnThread(self) if thread else None
         self._acceptor: Acceptor | None = None
         self._is_serving = False
@@ -98,7 +100,7 @@ class Server:
         self._stopping: asyncio.Task[None] | None = None
         self._stopped: asyncio.Event | None = None
         self._started: asyncio.Event | None = None
-        self._files = ServerFiles(self)
+        self.files = ServerFiles(self)
         self._jetstream = JetStreamPart(self.options, self.name, self.id)
         self._services = Services(self)
         self._begin_afresh()
@@ -114,7 +116,7 @@ class Server:
     # ---- life
 
     async def start(self) -> None:
-        """Start the server; return when connections are accepted.
+        """Start the server; return when connections are accepted and JetStream is ready.
 
         Raises ListenError, FileError or JetStreamError; RuntimeError if the server is running.
         """
@@ -139,39 +141,52 @@ class Server:
             await self._stopped.wait()
 
     async def start_here(self) -> None:
-        """Start on the running loop.
-
-        Clients that connect while JetStream is imported and recovers wait in the backlog and are
-        not refused. Monitoring starts after the import, so that once it answers, the import blocks
-        no later request.
-        """
+        """Start on the running loop."""
         if self._stopped is not None and not self._stopped.is_set():
             raise RuntimeError("the server is running")
         self._begin_afresh()
         self._build()
         self._stopped, self._started = asyncio.Event(), asyncio.Event()
         try:
-            self._files.announce()
+            self.files.announce()
             listener = self._listen()
             try:
-                await self._jetstream.load()
-                self._files.open()
-                await self._jetstream.start(self.reactor, self.accounts)
+                await self._start_parts(listener)
             except BaseException:
-                listener.close()
+                if not self._is_serving:
+                    listener.close()
                 raise
-            self._services.start()
-            self._serve_clients(listener)
-            self._files.complete()
+            self.files.complete()
         except BaseException:
             await self._undo_start()
             raise
         finally:
             self._started.set()
 
+    async def _start_parts(self, listener: socket.socket) -> None:
+        """Start monitoring and JetStream, and serve clients.
+
+        If there is nothing to recover, clients are served at once, and their requests to JetStream
+        wait until it is imported. Otherwise clients wait in the backlog until it has recovered, and
+        monitoring starts after the import, which then blocks no request.
+        """
+        is_empty = await self._jetstream.prepare()
+        if is_empty:
+            self.files.open()
+            self._jetstream.hold_requests(self.accounts.values())
+            self._serve_clients(listener)
+            for _ in range(GREETING_TURNS):
+                await asyncio.sleep(0)
+        await self._jetstream.load()
+        if not is_empty:
+            self.files.open()
+        await self._jetstream.start(self.reactor, self.accounts)
+        if not is_empty:
+            self._serve_clients(listener)
+
     async def _undo_start(self) -> None:
         """Undo a start that failed or was cancelled."""
-        await self._files.close()
+        await self.files.close()
         assert self._started is not None
         assert self._stopped is not None
         self._started.set()
@@ -195,6 +210,7 @@ class Server:
     def _build(self) -> None:
         """Create the reactor and the accounts."""
         options = self.options
+        set_limits(self.settings, options)
         self.reactor = Reactor(
             asyncio.get_running_loop(),
             logger.exception,
@@ -218,17 +234,15 @@ class Server:
         )
 
     def _serve_clients(self, listener: socket.socket) -> None:
-        """Begin to accept clients."""
+        """Begin to accept clients and to answer monitoring requests over NATS."""
+        self._services.start()
         loop = asyncio.get_running_loop()
         self.client_port = bound_port(listener)
-        self._info = InfoLine(
-            self.options,
-            self.id,
-            self.name,
-            self.client_port,
-            auth_required=self.authenticator.is_required,
-        )
-        self._transports = None if has_poller() else Transports(loop)
+        self._info = self._info_line()
+        if not has_poller():
+            from natsd.clients.transport import Transports
+
+            self._transports = Transports(loop)
         self._acceptor = Acceptor(
             loop, listener, self._accepted, self._refused, descriptors_for_clients()
         )
@@ -251,12 +265,18 @@ class Server:
         if self._stopping is not None:
             await asyncio.shield(self._stopping)
 
+    def _info_line(self) -> InfoLine:
+        is_required = self.authenticator.is_required
+        return InfoLine(
+            self.options, self.id, self.name, self.client_port, auth_required=is_required
+        )
+
     def enter_lame_duck(self) -> None:
         """Accept no more clients, close the existing ones slowly, then stop (see lame_duck.py).
 
-        Does nothing if the server does not listen. Must be called on the server's own loop.
+        Does nothing unless the server is ready. Must be called on the server's own loop.
         """
-        if self._acceptor is not None:
+        if self.is_ready:
             logger.info("Entering lame duck mode, stop accepting new clients")
             self._stop_listening()
             self._lame_duck = asyncio.create_task(self._move_clients(), name="natsd-lame-duck")
@@ -267,6 +287,8 @@ class Server:
         return self._lame_duck is not None
 
     async def _move_clients(self) -> None:
+        from natsd.server.lame_duck import move_clients
+
         await move_clients(self.options, self.clients, self._jetstream.stop)
         await self.stop_here()
 
@@ -283,7 +305,7 @@ class Server:
         await self.logins.close()
         if self._transports is not None:
             await self._transports.close()
-        await self._files.close()
+        await self.files.close()
         log_stopped()
         self._stopping = self._lame_duck = None
         assert self._stopped is not None
@@ -337,12 +359,12 @@ class Server:
     @property
     def http_port(self) -> int:
         """Port of the monitoring endpoints; 0: they are off."""
-        return self._files.http_port
+        return self.files.http_port
 
     @property
     def is_ready(self) -> bool:
-        """Whether connections are accepted."""
-        return self._acceptor is not None
+        """Whether the start is over and connections are accepted."""
+        return self._started is not None and self._started.is_set() and self._acceptor is not None
 
     @property
     def jetstream(self) -> "JetStream | None":
@@ -371,6 +393,8 @@ class Server:
 
     def client_closed(self, client: Client) -> None:
         """Remember a client that is being torn down, for monitoring."""
+        from natsd.clients.closed import ClosedClient
+
         self.closed_clients.append(ClosedClient.of(client))
 
     def now_ns(self) -> int:
@@ -382,6 +406,8 @@ class Server:
 
         They include a sequence number, which each call increments, and the current time.
         """
+        from natsd.core.wall_time import timestamp
+
         self._last_event += 1
         fields: dict[str, object] = {"name": self.name, "host": self.options.host, "id": self.id}
         if self.options.jetstream.enabled and self.options.jetstream.domain:
@@ -415,28 +441,7 @@ class Server:
         reason = f"-ERR '{ErrorText.MAXIMUM_CONNECTIONS}'\r\n"
         refuse(descriptor, self.info(self._last_cid, ip) + reason.encode())
 
-    def _connected(self, cid: int, ip: str, port: int, link: TransportLink) -> Client:
+    def _connected(self, cid: int, ip: str, port: int, link: "TransportLink") -> Client:
         client = Client(self, cid, -1, ip, port, link)
         client.welcome()
         return client
-
-
-def connection_settings(options: Options) -> Settings:
-    """Return the limits that the compiled connections use."""
-    settings = Settings()
-    settings.max_control_line = options.max_control_line
-    settings.max_payload = options.max_payload
-    settings.max_pending = options.max_pending
-    settings.max_subscriptions = options.max_subscriptions
-    settings.max_sub_tokens = options.max_sub_tokens
-    settings.ping_interval_ns = round(options.ping_interval.total_seconds() * 1e9)
-    settings.ping_max = options.ping_max
-    settings.write_deadline_ns = round(options.write_deadline.total_seconds() * 1e9)
-    settings.no_fast_producer_stall = options.no_fast_producer_stall
-    return settings
-
-
-def sweep_seconds(options: Options) -> float:
-    """Return the seconds between two sweeps: a tenth of the shortest deadline, within limits."""
-    shortest = min(options.ping_interval, options.write_deadline, options.auth_timeout)
-    return min(SWEEP_MAX_S, max(SWEEP_MIN_S, shortest.total_seconds() / 10))

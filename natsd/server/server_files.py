@@ -5,8 +5,11 @@ second server whose ports are in use does not overwrite the first server's files
 `FileError` or `ListenError`; `close` undoes the completed steps.
 """
 
-from natsd import monitor
-from natsd.monitor.observed import ObservedServer
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from natsd.config import Options
 from natsd.server import banner
 from natsd.server.files import (
     ports_file,
@@ -17,13 +20,17 @@ from natsd.server.files import (
     write_ports_file,
 )
 
+if TYPE_CHECKING:
+    from natsd.monitor.http_server import Monitor
+    from natsd.monitor.observed import ObservedServer
+
 
 class ServerFiles:
     """The log lines, files and monitoring of one server, from its start to its stop."""
 
-    def __init__(self, server: ObservedServer) -> None:
+    def __init__(self, server: "ObservedServer") -> None:
         self._server = server
-        self._monitor: monitor.Monitor | None = None
+        self._monitor: Monitor | None = None
 
     @property
     def http_port(self) -> int:
@@ -40,7 +47,9 @@ class ServerFiles:
         Raises ListenError.
         """
         if self._server.options.http_port:
-            self._monitor = monitor.start(self._server)
+            from natsd.monitor import http_server  # few servers have endpoints
+
+            self._monitor = http_server.start(self._server)
 
     def complete(self) -> None:
         """Write the files and log the last lines; called when clients can connect.
@@ -54,6 +63,28 @@ class ServerFiles:
             write_ports_file(ports_file(options.ports_file_dir), self._ports())
         banner.log_listening(server.client_host, server.client_port)
         banner.log_ready()
+
+    def prepare(self, options: Options, undo: ExitStack) -> Callable[[], None]:
+        """Write the pid file and the ports file where the options of a reload want them.
+
+        Return the function that removes those that were elsewhere; `undo` gets what removes the new
+        ones. Raises FileError.
+        """
+        before = self._server.options
+        removal = ExitStack()
+        if options.pid_file != before.pid_file:
+            if options.pid_file:
+                undo.callback(remove_pid_file, options.pid_file)
+                write_pid_file(options.pid_file)
+            if before.pid_file:
+                removal.callback(remove_pid_file, before.pid_file)
+        if options.ports_file_dir != before.ports_file_dir:
+            if options.ports_file_dir:
+                undo.callback(remove_ports_file, ports_file(options.ports_file_dir))
+                write_ports_file(ports_file(options.ports_file_dir), self._ports())
+            if before.ports_file_dir:
+                removal.callback(remove_ports_file, ports_file(before.ports_file_dir))
+        return removal.close
 
     async def close(self) -> None:
         """Stop monitoring and remove the files; called when the server stops or could not start."""

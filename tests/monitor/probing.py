@@ -9,8 +9,9 @@ import nats
 from aiohttp import ClientSession
 from nats.aio.client import Client as NatsClient
 
-from natsd import Server, monitor
-from natsd.clients import ClosedClient
+from natsd import Server
+from natsd.clients.closed import ClosedClient
+from natsd.monitor import http_server
 
 
 class Probe:
@@ -55,7 +56,7 @@ class Probe:
 @asynccontextmanager
 async def probing(**settings: Any) -> AsyncIterator[Probe]:
     async with Server(host="127.0.0.1", port=-1, **settings) as server, ClientSession() as session:
-        watcher = monitor.start(server)
+        watcher = http_server.start(server)
         try:
             yield Probe(server, watcher.port, session)
         finally:

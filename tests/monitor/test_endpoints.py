@@ -14,8 +14,9 @@ import msgspec
 import pytest
 from aiohttp import ClientSession
 
-from natsd import Server, __version__, monitor
+from natsd import Server, __version__
 from natsd.clients.listener import ListenError
+from natsd.monitor import http_server
 from natsd.monitor.connz import CONNECTIONS_PER_STEP
 from natsd.monitor.internals import command_line
 from natsd.monitor.json_text import pieces
@@ -590,7 +591,7 @@ async def test_a_port_in_use_is_one_line() -> None:
         async with Server(host="127.0.0.1", port=-1) as other:
             taken = Server(host="127.0.0.1", port=other.client_port, http_port=port)
             with pytest.raises(ListenError) as caught:
-                monitor.start(taken)
+                http_server.start(taken)
     assert str(caught.value) == (
         "Can't start monitoring: can't listen to the monitor port: "
         f"listen tcp 127.0.0.1:{port}: bind: address already in use"
@@ -599,7 +600,7 @@ async def test_a_port_in_use_is_one_line() -> None:
 
 async def test_stopping_at_once_leaves_nothing() -> None:
     async with Server(host="127.0.0.1", port=-1) as server:
-        watcher = monitor.start(server)
+        watcher = http_server.start(server)
         await watcher.stop()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", watcher.port)

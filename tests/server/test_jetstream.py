@@ -1,19 +1,16 @@
 """JetStream as a part of the server: where its files are, when it starts and when it stops."""
 
 import asyncio
-import importlib
 import json
 import logging
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any, Final
+from typing import Any
 
 import nats
 import pytest
@@ -29,13 +26,13 @@ from natsd.config.jetstream_options import BatchLimits, JetStreamLimits, JetStre
 from natsd.server.banner import friendly_bytes
 from natsd.server.jetstream import JetStreamError
 from tests.server.leftovers import leftovers
+from tests.server.loading import SlowLoading
 from tests.server.streams import Stream
+from tests.waiting import eventually_within
 
 FIELDS = """
     server_id server_name version proto go host port headers max_payload jetstream client_id
     client_ip domain connect_info remote_account api_lvl natsd"""
-
-LOADING_DEADLINE_S: Final = 30.0
 
 
 def local(jetstream: Any = True, **settings: Any) -> Server:
@@ -271,27 +268,13 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
         pass
 
 
-class SlowLoading:
-    """A replacement for the import of JetStream that waits until the test lets it continue."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._begun = threading.Event()
-        self.may_go_on = threading.Event()
-        slow = SimpleNamespace(import_module=self._import_module)
-        monkeypatch.setattr("natsd.server.jetstream.importlib", slow)
-
-    def _import_module(self, name: str) -> ModuleType:
-        self._begun.set()
-        assert self.may_go_on.wait(LOADING_DEADLINE_S)
-        return importlib.import_module(name)
-
-    async def begun(self) -> None:
-        assert await asyncio.to_thread(self._begun.wait, LOADING_DEADLINE_S)
-
-
-async def test_monitoring_answers_once_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When monitoring answers, clients are greeted without waiting for the import."""
-    loading, server = SlowLoading(monkeypatch), local(http_port=-1)
+async def test_monitoring_of_stored_streams_begins_once_jetstream_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When monitoring answers, the import delays no answer."""
+    async with local(store_dir=tmp_path) as server:
+        await publish(server)
+    loading, server = SlowLoading(monkeypatch), local(store_dir=tmp_path, http_port=-1)
     starting = asyncio.create_task(server.start())
     await loading.begun()
     assert server.http_port == 0
@@ -305,7 +288,7 @@ async def test_a_start_cancelled_while_it_is_loaded_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loading, before = SlowLoading(monkeypatch), leftovers()
-    server = local(http_port=-1)
+    server = local()
     starting = asyncio.create_task(server.start())
     await loading.begun()
     starting.cancel()
@@ -314,8 +297,7 @@ async def test_a_start_cancelled_while_it_is_loaded_leaves_nothing(
     loading.may_go_on.set()
     assert not server.is_ready
     del server, starting
-    await asyncio.sleep(0)
-    assert leftovers() == before
+    await eventually_within(lambda: leftovers() == before)  # imports end in their threads
 
 
 async def test_a_stop_waits_for_the_start(tmp_path: Path) -> None:

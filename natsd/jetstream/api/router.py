@@ -38,6 +38,7 @@ from natsd.jetstream.api.invalid_requests import InvalidRequests
 from natsd.jetstream.api.request import Request
 from natsd.jetstream.api.table import ROUTES, Body, Route, Served
 from natsd.jetstream.api.waiting import Asset, WaitingRequests
+from natsd.jetstream.early_requests import EarlyRequest
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.headers import demands_too_much
 from natsd.jetstream.models.base import Model
@@ -49,7 +50,12 @@ from natsd.jetstream.models.go_json import (
     is_object_or_array,
 )
 from natsd.jetstream.models.response import ErrorBody
-from natsd.jetstream.names import API_PREFIX, domain_api_prefix
+from natsd.jetstream.names import (
+    API_PREFIX,
+    ASSET_SPACES,
+    DOMAIN_SPACES,
+    domain_api_prefix,
+)
 from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -63,10 +69,6 @@ AT_ONCE: Final = 16
 CHANGES_QUEUE: Final = "JetStream API queue"
 INFOS_QUEUE: Final = "JetStream API info queue"
 
-_ASSET_SPACES: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT.")
-"""Subject prefixes that streams and consumers serve; nats-server checks the same prefixes."""
-_DOMAIN_SPACES: Final = ("STREAM.>", "CONSUMER.>", "META.>", "SERVER.>", "ACCOUNT.>")
-"""Subjects that nats-server maps from a domain's prefix to the API, requests or not."""
 LARGE_BODY_BYTES: Final = 8 << 10
 """Reading a longer body takes longer than a turn of the event loop may take."""
 
@@ -114,6 +116,7 @@ class Router:
             options.info_queue_limit, AT_ONCE, partial(self._drop, INFOS_QUEUE)
         )
         self._subscriptions: list[tuple[Account, Subscription]] = []
+        self._services: dict[Subscription, Service] = {}
         self._invalid = InvalidRequests(jetstream.loop.time)
         self._reading = asyncio.Lock()
         self.dropped = 0
@@ -128,7 +131,8 @@ class Router:
         if domain:
             self._serve(account, domain_api_prefix(domain))
             self._serve_domain(account.account, domain_api_prefix(domain))
-            self._ignore_others(account.account, domain_api_prefix(domain), _DOMAIN_SPACES)
+            self._ignore_others(account.account, domain_api_prefix(domain), DOMAIN_SPACES)
+        self._answer_early(account.account)
 
     def refuse(self, account: Account) -> None:
         """Answer the account's requests with the error that JetStream is not enabled for it.
@@ -144,6 +148,7 @@ class Router:
             if route.served is Served.SYSTEM and route.handler and account.is_system:
                 service = partial(self._receive, asker, route, API_PREFIX)
             self._subscribe(account, f"{API_PREFIX}.{route.subject}", service)
+        self._answer_early(account)
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -155,6 +160,7 @@ class Router:
         for account, subscription in self._subscriptions:
             account.internal_client.unsubscribe(subscription)
         self._subscriptions.clear()
+        self._services.clear()
         await self._changes.close()
         await self._infos.close()
 
@@ -166,6 +172,20 @@ class Router:
     ) -> None:
         subscription = account.internal_client.serve(subject, service)
         self._subscriptions.append((account, subscription))
+        self._services[subscription] = service
+
+    def _answer_early(self, account: Account) -> None:
+        """Answer the requests that the account received before, as if they came now."""
+        if self._jetstream.early is not None:
+            self._jetstream.early.hand_over(account, self._serve_early)
+
+    def _serve_early(self, request: EarlyRequest) -> None:
+        """Give the request to the service of its subject; a subject without one is not answered."""
+        for subscription in request.account.sublist.match(request.subject).plain:
+            if service := self._services.get(subscription):
+                service(
+                    request.subject, request.reply, request.headers, request.data, request.origin
+                )
 
     def _serve(self, account: JetStreamAccount, prefix: str) -> None:
         """Answer requests behind the prefix as those behind `$JS.API`."""
@@ -179,7 +199,7 @@ class Router:
 
         Requests to a missing stream or consumer get a no-responders status, which clients wait for.
         """
-        refused = tuple(f"{prefix}.{space}" for space in _ASSET_SPACES)
+        refused = tuple(f"{prefix}.{space}" for space in ASSET_SPACES)
         for space in spaces:
             subscription = account.internal_client.ignore(f"{prefix}.{space}", refused=refused)
             self._subscriptions.append((account, subscription))
