@@ -33,7 +33,7 @@ from natsd.config.resources import default_store_dir, raise_open_files_limit
 from natsd.server import Server
 from natsd.server.files import FileError
 from natsd.server.jetstream import JetStreamError
-from natsd.server.log import close_log, open_log, reopen_log
+from natsd.server.log import DaemonLog
 from natsd.server.threaded import loop_factory
 
 _logger = logging.getLogger("natsd.server")
@@ -56,7 +56,7 @@ GC_THRESHOLDS: Final = (50_000, 20, 50)
 def run(options: Options) -> int:
     """Run a server until a signal ends it; return the exit code."""
     try:
-        log = open_log(options)
+        log = DaemonLog(options)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         print(f"natsd: error opening log file: open {options.log_file}: {reason}", file=sys.stderr)
@@ -66,12 +66,13 @@ def run(options: Options) -> int:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_serve(options, log))
     finally:
-        close_log(log)
+        log.close()
 
 
-async def _serve(options: Options, log: logging.Handler) -> int:
+async def _serve(options: Options, log: DaemonLog) -> int:
     stop = asyncio.Event()
     server = Server(_with_store_dir(options))
+    server.log = log
     _handle_signals(stop, log, server)
     try:
         with _nothing_collected():
@@ -134,7 +135,7 @@ def _fail(reason: str, options: Options) -> int:
     return 1
 
 
-def _handle_signals(stop: asyncio.Event, log: logging.Handler, server: Server) -> None:
+def _handle_signals(stop: asyncio.Event, log: DaemonLog, server: Server) -> None:
     loop = asyncio.get_running_loop()
     signal.signal(signal.SIGQUIT, _quit)
     faulthandler.register(signal.SIGQUIT, chain=True)
@@ -152,7 +153,7 @@ def _handle_signals(stop: asyncio.Event, log: logging.Handler, server: Server) -
     actions: dict[signal.Signals, Callable[[], None]] = {
         signal.SIGINT: end,
         signal.SIGTERM: terminate,
-        signal.SIGUSR1: lambda: reopen_log(log),
+        signal.SIGUSR1: log.reopen,
         signal.SIGUSR2: server.enter_lame_duck,
         signal.SIGHUP: lambda: _logger.error(
             "Failed to reload server configuration: there is no configuration file"

@@ -66,6 +66,12 @@ cdef class ClientSession(OpHandler):
         self.ping_due_ns = self.start_ns + self.settings.ping_interval_ns
         endpoint.attach(self.protocol, self)
 
+    def settings_changed(self) -> None:
+        """Adopt the limits and times of the shared settings, after a reload changed them."""
+        self.protocol.max_control_line_bytes = self.settings.max_control_line
+        self.protocol.max_payload_bytes = self.settings.max_payload
+        self.ping_due_ns = min(self.ping_due_ns, monotonic_ns() + self.settings.ping_interval_ns)
+
     # ---- hooks that the subclass overrides
 
     def connect_received(self, bytes json) -> None:

@@ -72,7 +72,7 @@ cdef class Reactor:
     cdef object sweep_timer
     cdef object tasks          # deque of (callable, arguments) to run at the end of the turn
     cdef bint tasks_scheduled  # the loop will call `_run_scheduled`
-    cdef double sweep_s        # seconds between two sweeps
+    cdef public double sweep_s  # seconds between two sweeps
     cdef object log_failure    # called with a text while an exception is handled
     cdef dict watches          # file descriptor -> Watch
 

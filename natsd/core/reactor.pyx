@@ -216,6 +216,15 @@ cdef class Reactor:
         """Bytes of memory that the pending bytes of all connections take."""
         return self.pool.pending_bytes
 
+    @property
+    def pending_bytes_max(self) -> int:
+        """Limit on `pending_bytes`; above it, connections are closed as slow consumers."""
+        return self.pool.pending_bytes_max
+
+    @pending_bytes_max.setter
+    def pending_bytes_max(self, int64_t most):
+        self.pool.pending_bytes_max = most
+
     # ---- pollables
 
     cdef int register(self, Pollable pollable) except -1:

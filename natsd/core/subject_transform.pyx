@@ -12,7 +12,6 @@ Source: nats-server's `NewSubjectTransform` (server/subject_transform.go). subje
 the destination.
 """
 
-
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy

@@ -28,8 +28,6 @@ from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-
-
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 

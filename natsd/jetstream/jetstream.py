@@ -21,6 +21,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -183,6 +184,13 @@ class JetStream:
         """Check the keys until they have opened one stream. Raises EncryptionError."""
         if not self._keys_are_right:
             self._keys_are_right = await self.volume.read(check_keys, self.vault, accounts)
+
+    def grow(self, max_memory_store: int, max_file_store: int) -> None:
+        """Raise the limits of all streams together, in memory and in files, to these bytes."""
+        self.options = replace(
+            self.options, max_memory_store=max_memory_store, max_file_store=max_file_store
+        )
+        self.usage.memory_limit, self.usage.file_limit = max_memory_store, max_file_store
 
     async def stop(self) -> None:
         """Stop answering requests, and close everything. Raises StoreError, OSError."""

@@ -155,6 +155,16 @@ class JetStreamPart:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("JetStream: an account is not served: %s", error)
 
+    def grow(self, options: Options) -> None:
+        """Raise the limits on memory and storage to those of the options, if these are larger."""
+        self._options = options
+        if self.engine is not None:
+            limits, usage = options.jetstream, self.engine.usage
+            self.engine.grow(
+                max(usage.memory_limit, limits.max_memory_store),
+                max(usage.file_limit, limits.max_file_store),
+            )
+
     async def stop(self) -> None:
         """Stop JetStream and close its files; acknowledged messages are on disk in any case.
 

@@ -3,7 +3,7 @@
     [4711] 2026/01/02 15:04:05.000000 [INF] Server is ready
 
 - All of natsd logs to the logger "natsd" or below. A program that embeds a server configures that
-  logger itself; only the daemon calls `open_log`.
+  logger itself; only the daemon opens a `DaemonLog`.
 - Log texts may contain input from outside: client names, subjects, paths. In every case a message
   is one line without control characters. The traceback of an exception follows on indented lines,
   so that none of them looks like a message.
@@ -19,13 +19,15 @@ import os
 import stat
 import sys
 import unicodedata
+from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from natsd.config import Options
 from natsd.config.levels import LABELS, TRACE
-from natsd.server.log_rotation import backup_name, backups_of
 from natsd.server.own_files import open_own
 
 LOG_FILE_MODE: Final = 0o640
@@ -151,6 +153,8 @@ class LogFile(logging.Handler):
 
         If the renaming fails, the next attempt is made at twice the size.
         """
+        from natsd.server.log_rotation import backup_name
+
         backup = backup_name(self._path, datetime.now())  # noqa: DTZ005  the name shows local time
         try:
             self._path.rename(backup)
@@ -169,6 +173,8 @@ class LogFile(logging.Handler):
 
     def _purge(self) -> None:
         """Delete the oldest rotated files beyond `files_max`."""
+        from natsd.server.log_rotation import backups_of
+
         for backup in backups_of(self._path)[: -(self._files_max - 1) or None]:
             try:
                 backup.unlink()
@@ -187,11 +193,54 @@ class LogFile(logging.Handler):
         self._write(self.format(record))
 
 
-def open_log(options: Options) -> logging.Handler:
-    """Configure the logger "natsd" for the options; return its handler.
+class DaemonLog:
+    """The daemon's log, from its opening to `close`: a handler of the logger "natsd"."""
 
-    Raises OSError if the log file cannot be opened.
-    """
+    def __init__(self, options: Options) -> None:
+        """Open the log. Raises OSError if the log file cannot be opened."""
+        self._handler: logging.Handler = logging.NullHandler()
+        self._install(_new_handler(options), options)
+        if isinstance(self._handler, LogFile) and self._handler.is_full:
+            root_logger.info("Rotating logfile...")
+
+    def prepare(self, options: Options, undo: ExitStack) -> Callable[[], None]:
+        """Open the log that the options describe, and return the function that switches to it.
+
+        `undo` gets what closes it again if there is no switch. Raises OSError.
+        """
+        handler = _new_handler(options)
+        undo.callback(handler.close)
+        return partial(self._install, handler, options)
+
+    def reopen(self) -> None:
+        """Open the log file again, after a tool renamed it and sent SIGUSR1; log the result."""
+        if not isinstance(self._handler, LogFile):
+            root_logger.info("File log re-open ignored, not a file logger")
+            return
+        try:
+            self._handler.reopen()
+        except OSError as error:
+            root_logger.error("File log re-open failed: %s", error)
+            return
+        root_logger.info("File log re-opened")
+
+    def close(self) -> None:
+        """Close the log; later lines are lost."""
+        root_logger.removeHandler(self._handler)
+        self._handler.close()
+
+    def _install(self, handler: logging.Handler, options: Options) -> None:
+        """Log with the handler, at the level of the options, and close the one before."""
+        root_logger.propagate = False
+        root_logger.setLevel(_lowest_level(options))
+        root_logger.addHandler(handler)
+        before, self._handler = self._handler, handler
+        root_logger.removeHandler(before)
+        before.close()
+
+
+def _new_handler(options: Options) -> logging.Handler:
+    """Return a handler as the options describe it. Raises OSError."""
     handler: logging.Handler
     if options.log_file:
         handler = LogFile(options.log_file, options.log_size_limit, options.logfile_max_num)
@@ -200,31 +249,7 @@ def open_log(options: Options) -> logging.Handler:
     color = options.log_file is None and _is_terminal(sys.stderr.fileno())
     handler.setFormatter(Line(logtime=options.logtime, utc=options.logtime_utc, color=color))
     handler.addFilter(LevelChoice(options))
-    root_logger.propagate = False
-    root_logger.setLevel(_lowest_level(options))
-    root_logger.addHandler(handler)
-    if isinstance(handler, LogFile) and handler.is_full:
-        root_logger.info("Rotating logfile...")
     return handler
-
-
-def close_log(handler: logging.Handler) -> None:
-    """Remove and close the handler that `open_log` returned."""
-    root_logger.removeHandler(handler)
-    handler.close()
-
-
-def reopen_log(handler: logging.Handler) -> None:
-    """Open the log file again, after a tool renamed it and sent SIGUSR1; log the result."""
-    if not isinstance(handler, LogFile):
-        root_logger.info("File log re-open ignored, not a file logger")
-        return
-    try:
-        handler.reopen()
-    except OSError as error:
-        root_logger.error("File log re-open failed: %s", error)
-        return
-    root_logger.info("File log re-opened")
 
 
 def _lowest_level(options: Options) -> int:

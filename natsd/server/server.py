@@ -51,7 +51,9 @@ from natsd.version import NATS_VERSION
 if TYPE_CHECKING:
     from natsd.clients.closed import ClosedClient
     from natsd.clients.transport import TransportLink, Transports
+    from natsd.config.changes import OptionChange
     from natsd.jetstream.jetstream import JetStream
+    from natsd.server.log import DaemonLog
 
 logger = logging.getLogger("natsd.server")
 
@@ -101,6 +103,7 @@ class Server:
         self._stopped: asyncio.Event | None = None
         self._started: asyncio.Event | None = None
         self.files = ServerFiles(self)
+        self.log: DaemonLog | None = None
         self._jetstream = JetStreamPart(self.options, self.name, self.id)
         self._services = Services(self)
         self._begin_afresh()
@@ -265,11 +268,41 @@ class Server:
         if self._stopping is not None:
             await asyncio.shield(self._stopping)
 
+    def reload(self, options: Options | None = None, **settings: Any) -> "list[OptionChange]":
+        """Change the settings of the running server, all that differ or none; return the changes.
+
+        Without `options`, the keywords change the current ones. Raises OptionsError, or ReloadError
+        if a change needs a restart; nothing has changed then.
+        """
+        from natsd.server.reload import reload
+
+        if not self.is_ready:
+            raise RuntimeError("the server is not running")
+        options = make_options(options or self.options, **settings)
+        if self._own_thread is None or self._own_thread.is_current():
+            return reload(self, options)
+        return self._own_thread.call(partial(reload, self, options))
+
+    def renew_login(self) -> None:
+        """Accept the credentials of the options, unless the server was given an authenticator."""
+        if isinstance(self.authenticator, SingleLogin):
+            self.authenticator = SingleLogin(self.options, GLOBAL_ACCOUNT)
+
+    def renew_info(self) -> None:
+        """Render the INFO line as the options say, and send it to the clients that support that."""
+        self._info = self._info_line()
+        for client in self.clients.values():
+            client.announce_info()
+
     def _info_line(self) -> InfoLine:
         is_required = self.authenticator.is_required
         return InfoLine(
             self.options, self.id, self.name, self.client_port, auth_required=is_required
         )
+
+    def grow_jetstream(self) -> None:
+        """Raise the limits of JetStream to those of the options."""
+        self._jetstream.grow(self.options)
 
     def enter_lame_duck(self) -> None:
         """Accept no more clients, close the existing ones slowly, then stop (see lame_duck.py).

@@ -10,7 +10,9 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class Startable(Protocol):
@@ -80,6 +82,19 @@ class OwnThread:
         if self._ended is not None:
             await asyncio.wrap_future(self._ended)
             self._join()
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call the function in the server's thread, block until then, and return its result.
+
+        Raises what the function raises, or RuntimeError if the server has stopped.
+        """
+
+        async def called() -> T:
+            return function()
+
+        if self._loop is None:
+            raise RuntimeError("the server is not running")
+        return asyncio.run_coroutine_threadsafe(called(), self._loop).result()
 
     def is_current(self) -> bool:
         """Return whether the caller runs in the server's thread."""

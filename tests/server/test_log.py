@@ -12,7 +12,7 @@ import pytest
 from natsd import Server
 from natsd.config import make_options
 from natsd.config.levels import TRACE
-from natsd.server.log import Line, close_log, open_log, reopen_log
+from natsd.server.log import DaemonLog, Line
 from natsd.server.log_rotation import backup_name, backups_of
 from tests.clients.wire import Wire
 
@@ -26,15 +26,15 @@ def opened() -> Iterator[OpenLog]:
     """Yield a function that opens logs; close them afterwards and restore the logger."""
     root = logging.getLogger("natsd")
     before = root.level, root.propagate
-    handlers = []
+    logs = []
 
-    def open_with(**settings: object) -> logging.Handler:
-        handlers.append(open_log(make_options(**settings)))
-        return handlers[-1]
+    def open_with(**settings: object) -> DaemonLog:
+        logs.append(DaemonLog(make_options(**settings)))
+        return logs[-1]
 
     yield open_with
-    for handler in handlers:
-        close_log(handler)
+    for log in logs:
+        log.close()
     root.level, root.propagate = before
 
 
@@ -109,7 +109,7 @@ def test_a_log_file_is_appended_to_and_private(opened: OpenLog, tmp_path: Path) 
 
 def test_an_unwritable_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        open_log(make_options(log_file=tmp_path / "missing" / "log"))
+        DaemonLog(make_options(log_file=tmp_path / "missing" / "log"))
 
 
 def test_a_full_file_is_set_aside(opened: OpenLog, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_reopen_follows_a_renamed_file(opened: OpenLog, tmp_path: Path) -> None:
     handler = opened(log_file=file, logtime=False)
     logger.info("one")
     file.rename(tmp_path / "log.1")
-    reopen_log(handler)
+    handler.reopen()
     logger.info("two")
     assert "one" in (tmp_path / "log.1").read_text()
     pid = os.getpid()
@@ -179,7 +179,7 @@ def test_reopen_follows_a_renamed_file(opened: OpenLog, tmp_path: Path) -> None:
 def test_reopen_of_what_is_no_file_says_so(
     opened: OpenLog, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    reopen_log(opened())
+    opened().reopen()
     assert "File log re-open ignored, not a file logger" in capfd.readouterr().err
 
 
@@ -188,7 +188,7 @@ def test_a_failed_reopen_keeps_the_old_file(opened: OpenLog, tmp_path: Path) -> 
     directory.mkdir()
     handler = opened(log_file=directory / "log")
     directory.rename(tmp_path / "moved")
-    reopen_log(handler)
+    handler.reopen()
     assert "File log re-open failed" in (tmp_path / "moved" / "log").read_text()
 
 

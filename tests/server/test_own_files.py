@@ -12,7 +12,7 @@ import pytest
 
 from natsd.config import make_options
 from natsd.server.files import FileError, write_pid_file, write_ports_file
-from natsd.server.log import close_log, open_log
+from natsd.server.log import DaemonLog
 from natsd.server.own_files import make_private, open_own, shared_reason, write_own
 from tests.cli.daemon import Start, running_daemons
 
@@ -94,15 +94,15 @@ def test_the_log_is_not_written_through_what_others_planted(
 ) -> None:
     plant(tmp_path / "log", victim)
     with pytest.raises(OSError, match=r"another user|hard link"):
-        open_log(make_options(log_file=tmp_path / "log"))
+        DaemonLog(make_options(log_file=tmp_path / "log"))
 
 
 @pytest.mark.usefixtures("logger_as_before")
 def test_a_link_of_ones_own_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real").touch()
     (tmp_path / "log").symlink_to(tmp_path / "real")
-    log = open_log(make_options(log_file=tmp_path / "log"))
-    close_log(log)
+    log = DaemonLog(make_options(log_file=tmp_path / "log"))
+    log.close()
     write_own(tmp_path / "log", b"x", 0o600)
     assert (tmp_path / "real").read_bytes() == b"x"
 

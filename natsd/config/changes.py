@@ -1,0 +1,190 @@
+"""Changes of settings while the server runs: what differs, and what applies each difference.
+
+    diff_options(old, new) ─▶ [OptionChange("max_payload", 1048576, 2048, (CONNECTIONS, INFO)), …]
+    with_changes(old, changes) == new
+
+- `APPLIED_BY` names every setting of `Options`, once. A setting of JetStream is `jetstream.<name>`.
+- A setting with no component needs a restart. nats-server can change what can be changed here, and
+  accounts and JetStream as a whole; here, but not there, `max_pending`, `max_pending_total`,
+  `max_subscriptions`, `max_sub_tokens`, `max_closed_clients`, the sizes of the log and the times of
+  lame duck mode can be changed.
+
+Source: nats-server's `diffOptions` (server/reload.go).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Final
+
+from natsd.config.jetstream_options import JetStreamOptions
+from natsd.config.options import Options
+from natsd.core.durations import format_duration
+
+CONTROL_LINE_BYTES_MAX: Final = 64 << 10
+"""Every server's read buffer is large enough for protocol lines of this length."""
+_JETSTREAM: Final = "jetstream"
+
+
+class Component(Enum):
+    """What applies a change."""
+
+    LOG = "the daemon's log"
+    FILES = "the pid file and the ports file"
+    CONNECTIONS = "the limits and times that all connections share"
+    CLIENTS = "the open connections, one by one"
+    CLOSED_CLIENTS = "the closed connections that monitoring shows"
+    LOGIN = "the login, which clients with other credentials have lost"
+    INFO = "the INFO line, which clients are sent again"
+    JETSTREAM = "the JetStream engine"
+    NEXT_USE = "the next reader of the setting: nothing has to be told"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionChange:
+    """A changed setting, with its values and the components that apply it; none: a restart."""
+
+    name: str
+    old: Any
+    new: Any
+    applied_by: tuple[Component, ...]
+    is_secret: bool = False
+
+    @property
+    def needs_restart(self) -> bool:
+        """Whether only a restart applies the change."""
+        return not self.applied_by
+
+    @property
+    def new_text(self) -> str:
+        """The new value for the log; a secret is not shown."""
+        return _shown(self.new, is_secret=self.is_secret)
+
+    def __str__(self) -> str:
+        old = _shown(self.old, is_secret=self.is_secret)
+        return f"{self.name}: old={old}, new={self.new_text}"
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedBy:
+    """The components that apply a setting, if `can_apply(old, new)`."""
+
+    components: tuple[Component, ...]
+    can_apply: Callable[[Any, Any], bool] = lambda _old, _new: True
+
+
+def _by(*components: Component) -> AppliedBy:
+    return AppliedBy(components)
+
+
+def _is_larger(old: int, new: int) -> bool:
+    """Return whether a size grows that was configured and is configured (-1: it was not)."""
+    return 0 <= old < new
+
+
+def _fits_read_buffer(old: int, new: int) -> bool:
+    return new <= max(old, CONTROL_LINE_BYTES_MAX)
+
+
+RESTART: Final = _by()
+_LOG: Final = _by(Component.LOG)
+_NEXT_USE: Final = _by(Component.NEXT_USE)
+_LOGIN: Final = _by(Component.LOGIN, Component.INFO)
+_CONNECTIONS: Final = _by(Component.CONNECTIONS)
+_LARGER: Final = AppliedBy((Component.JETSTREAM,), _is_larger)
+
+APPLIED_BY: Final[dict[str, AppliedBy]] = {
+    "host": RESTART,
+    "port": RESTART,
+    "server_name": RESTART,
+    "client_advertise": _by(Component.INFO),
+    "debug": _LOG,
+    "trace": _by(Component.LOG, Component.CLIENTS),
+    "trace_verbose": _by(Component.LOG, Component.CLIENTS),
+    "logtime": _LOG,
+    "logtime_utc": _LOG,
+    "log_file": _LOG,
+    "log_size_limit": _LOG,
+    "logfile_max_num": _LOG,
+    "max_traced_msg_len": _NEXT_USE,
+    "pid_file": _by(Component.FILES),
+    "ports_file_dir": _by(Component.FILES),
+    "http_host": RESTART,
+    "http_port": RESTART,
+    "http_base_path": RESTART,
+    "max_control_line": AppliedBy((Component.CONNECTIONS,), _fits_read_buffer),
+    "max_payload": _by(Component.CONNECTIONS, Component.INFO),
+    "max_pending": _CONNECTIONS,
+    "max_pending_total": _CONNECTIONS,
+    "max_connections": _by(Component.CLIENTS),
+    "max_subscriptions": _CONNECTIONS,
+    "max_sub_tokens": _CONNECTIONS,
+    "max_closed_clients": _by(Component.CLOSED_CLIENTS),
+    "ping_interval": _CONNECTIONS,
+    "ping_max": _CONNECTIONS,
+    "write_deadline": _CONNECTIONS,
+    "auth_timeout": _CONNECTIONS,
+    "lame_duck_duration": _NEXT_USE,
+    "lame_duck_grace_period": _NEXT_USE,
+    "user": _LOGIN,
+    "password": _LOGIN,
+    "token": _LOGIN,
+    "accounts": RESTART,
+    "jetstream.enabled": RESTART,
+    "jetstream.store_dir": RESTART,
+    "jetstream.max_memory_store": _LARGER,
+    "jetstream.max_file_store": _LARGER,
+    "jetstream.domain": RESTART,
+    "jetstream.strict": RESTART,
+    "jetstream.sync_interval": RESTART,
+    "jetstream.key": RESTART,
+    "jetstream.prev_key": RESTART,
+    "jetstream.cipher": RESTART,
+    "jetstream.unique_tag": RESTART,
+    "jetstream.max_outstanding_catchup": RESTART,
+    "jetstream.max_buffered_size": RESTART,
+    "jetstream.max_buffered_msgs": RESTART,
+    "jetstream.request_queue_limit": RESTART,
+    "jetstream.info_queue_limit": RESTART,
+    "jetstream.max_concurrent_io": RESTART,
+    "jetstream.limits": RESTART,
+    "store_dir": RESTART,
+    "no_header_support": RESTART,
+    "disable_sublist_cache": RESTART,
+    "no_fast_producer_stall": _CONNECTIONS,
+}
+
+
+def diff_options(old: Options, new: Options) -> list[OptionChange]:
+    """Return the settings that differ, those of JetStream last."""
+    return [*_diff(old, new, ""), *_diff(old.jetstream, new.jetstream, f"{_JETSTREAM}.")]
+
+
+def with_changes(options: Options, changes: Iterable[OptionChange]) -> Options:
+    """Return the options with all changes made. Raises OptionsError if they do not go together."""
+    values = {change.name: change.new for change in changes}
+    of_jetstream = {
+        name.removeprefix(f"{_JETSTREAM}."): values.pop(name)
+        for name in list(values)
+        if name.startswith(f"{_JETSTREAM}.")
+    }
+    return replace(options, **values, jetstream=replace(options.jetstream, **of_jetstream))
+
+
+def _diff(old: Options | JetStreamOptions, new: object, prefix: str) -> Iterator[OptionChange]:
+    """Yield the changes among the settings of one class, but not of a section within it."""
+    for setting in fields(old):
+        name = prefix + setting.name
+        before, after = getattr(old, setting.name), getattr(new, setting.name)
+        if before != after and name != _JETSTREAM:
+            row = APPLIED_BY[name]
+            components = row.components if row.can_apply(before, after) else ()
+            is_secret = setting.metadata["kind"].is_secret
+            yield OptionChange(name, before, after, components, is_secret)
+
+
+def _shown(value: object, *, is_secret: bool) -> str:
+    if is_secret:
+        return "[REDACTED]"
+    return format_duration(value) if isinstance(value, timedelta) else str(value)

@@ -1,0 +1,151 @@
+"""A reload: the settings of a running server change, all that differ or none.
+
+    new options ─▶ diff_options ─▶ refuse ─▶ prepare: log, files ─▶ apply: everything else
+                                   (a restart is needed)  (may fail)     (cannot fail)
+
+- `APPLIERS` has an entry for every component of natsd.config.changes that has to be told.
+- What may fail is prepared first: the new log file is open and the new files are written. If a step
+  fails, the steps before are undone, and nothing has changed.
+- Each change is one log line, as in nats-server. A refusal is one line that names every setting
+  that needs a restart.
+
+Source: nats-server's server/reload.go; the log lines and the text of a refusal are as there.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Final, Protocol
+
+from natsd.clients import Client
+from natsd.clients.closed import ClosedClient
+from natsd.config import Options
+from natsd.config.changes import Component, OptionChange, diff_options
+from natsd.config.resources import pending_bytes_max
+from natsd.core.network import Reactor, Settings
+from natsd.server.files import FileError
+from natsd.server.limits import set_limits, sweep_seconds
+from natsd.server.log import DaemonLog
+from natsd.server.server_files import ServerFiles
+
+_logger = logging.getLogger("natsd.server")
+
+
+class ReloadError(Exception):
+    """The settings cannot be changed, and none is; the text is one line for the user."""
+
+
+class ReloadableServer(Protocol):
+    """The parts of a running server that apply changes."""
+
+    options: Options
+    settings: Settings
+    reactor: Reactor
+    clients: dict[int, Client]
+    closed_clients: deque[ClosedClient]
+    log: DaemonLog | None
+    files: ServerFiles
+
+    def renew_login(self) -> None:
+        """Accept the credentials of the options, unless the server has another authenticator."""
+
+    def renew_info(self) -> None:
+        """Render the INFO line again, and send it to the clients."""
+
+    def grow_jetstream(self) -> None:
+        """Raise the limits of JetStream to those of the options."""
+
+
+Commit = Callable[[], object]
+
+
+def reload(server: ReloadableServer, options: Options) -> list[OptionChange]:
+    """Apply the options and return the changes. Raises ReloadError; nothing has changed then."""
+    changes = diff_options(server.options, options)
+    refused = [change for change in changes if change.needs_restart]
+    if refused:
+        raise ReloadError(f"config reload not supported for {'; '.join(map(str, refused))}")
+    components = {component for change in changes for component in change.applied_by}
+    with ExitStack() as undo:
+        commits = [
+            prepare(server, options, undo)
+            for component, prepare in PREPARED.items()
+            if component in components
+        ]
+        undo.pop_all()
+    server.options = options
+    for commit in commits:
+        commit()
+    for component, apply in APPLIERS.items():
+        if component in components:
+            apply(server)
+    for change in changes:
+        _logger.info("Reloaded: %s = %s", change.name, change.new_text)
+    _logger.info("Reloaded server configuration")
+    return changes
+
+
+def _prepare_log(server: ReloadableServer, options: Options, undo: ExitStack) -> Commit:
+    """Open the log as the options say, if it is this program's log."""
+    if server.log is None:
+        return lambda: None
+    try:
+        return server.log.prepare(options, undo)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ReloadError(f"error opening log file: open {options.log_file}: {reason}") from error
+
+
+def _prepare_files(server: ReloadableServer, options: Options, undo: ExitStack) -> Commit:
+    try:
+        return server.files.prepare(options, undo)
+    except FileError as error:
+        raise ReloadError(str(error)) from error
+
+
+def _apply_to_connections(server: ReloadableServer) -> None:
+    set_limits(server.settings, server.options)
+    server.reactor.pending_bytes_max = pending_bytes_max(server.options)
+    server.reactor.sweep_s = sweep_seconds(server.options)
+    for client in server.clients.values():
+        client.settings_changed()
+
+
+def _apply_to_clients(server: ReloadableServer) -> None:
+    """Trace the clients or not, and close the newest ones beyond `max_connections`."""
+    for client in server.clients.values():
+        client.set_trace(server.options.trace)
+    most = max(server.options.max_connections, 0)
+    excess = list(server.clients.values())[most:]
+    for client in excess:
+        client.refuse_connection()
+    if excess:
+        _logger.info("Closed %d connections to fall within max_connections", len(excess))
+
+
+def _apply_to_logins(server: ReloadableServer) -> None:
+    """Close the clients whose credentials are no longer accepted."""
+    server.renew_login()
+    for client in list(server.clients.values()):
+        client.check_login()
+
+
+def _apply_to_closed_clients(server: ReloadableServer) -> None:
+    server.closed_clients = deque(server.closed_clients, server.options.max_closed_clients)
+
+
+PREPARED: Final[Mapping[Component, Callable[[ReloadableServer, Options, ExitStack], Commit]]] = {
+    Component.LOG: _prepare_log,
+    Component.FILES: _prepare_files,
+}
+"""Components whose changes may fail, with the function that returns how to complete the change."""
+
+APPLIERS: Final[Mapping[Component, Callable[[ReloadableServer], None]]] = {
+    Component.CONNECTIONS: _apply_to_connections,
+    Component.CLIENTS: _apply_to_clients,
+    Component.CLOSED_CLIENTS: _apply_to_closed_clients,
+    Component.LOGIN: _apply_to_logins,
+    Component.INFO: lambda server: server.renew_info(),
+    Component.JETSTREAM: lambda server: server.grow_jetstream(),
+}

@@ -1,0 +1,113 @@
+"""Changes of settings: every setting says what applies it, and the changes lead from old to new."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from natsd.config import Options, make_options
+from natsd.config.changes import APPLIED_BY, Component, diff_options, with_changes
+from natsd.config.jetstream_options import JetStreamOptions
+
+SECTIONS = {"jetstream"}
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "max_payload": st.integers(1, 1 << 20),
+    "max_pending": st.integers(1 << 20, 1 << 26),
+    "max_pending_total": st.sampled_from([0, 1 << 27, "1G"]),
+    "max_sub_tokens": st.integers(0, 255),
+    "port": st.integers(-1, 65535),
+    "http_port": st.integers(-1, 65535),
+    "lame_duck_duration": st.integers(60, 600),
+    "lame_duck_grace_period": st.integers(1, 59),
+    "server_name": st.sampled_from(["", "a", "b"]),
+    "store_dir": st.sampled_from([None, "/x", "/y"]),
+    "accounts": st.sampled_from([{}, {"$G": {"msg_trace": "t"}}, {"$G": {"jetstream": False}}]),
+    "jetstream": st.fixed_dictionaries(
+        {},
+        optional={
+            "enabled": st.booleans(),
+            "max_file_store": st.integers(-1, 1 << 40),
+            "max_memory_store": st.integers(-1, 1 << 40),
+            "domain": st.sampled_from(["", "hub"]),
+            "key": st.sampled_from(["", "k"]),
+            "limits": st.sampled_from([{}, {"max_ack_pending": 3}, {"batch": {"timeout": 5}}]),
+            "sync_interval": st.sampled_from(["always", "2m"]),
+        },
+    ),
+}
+
+
+def strategy(name: str, default: object) -> st.SearchStrategy[Any]:
+    if name in VALUES:
+        return VALUES[name]
+    if isinstance(default, bool):
+        return st.booleans()
+    if isinstance(default, int):
+        return st.integers(1, 1000)
+    if isinstance(default, timedelta):
+        return st.integers(1, 1000)
+    if isinstance(default, str):
+        return st.sampled_from(["", "a", "b"])
+    return st.sampled_from([None, "/tmp/one", "/tmp/two"])
+
+
+ALL_OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={each.name: strategy(each.name, each.default) for each in fields(Options)},
+).map(lambda given: make_options(**given))
+
+
+def test_every_setting_is_named_once() -> None:
+    plain = [each.name for each in fields(Options) if each.name not in SECTIONS]
+    nested = [f"jetstream.{each.name}" for each in fields(JetStreamOptions)]
+    assert sorted(APPLIED_BY) == sorted(plain + nested)
+
+
+def test_every_component_applies_something() -> None:
+    assert {each for row in APPLIED_BY.values() for each in row.components} == set(Component)
+
+
+@given(ALL_OPTIONS, ALL_OPTIONS)
+@settings(deadline=None)
+def test_the_changes_lead_from_the_old_options_to_the_new(old: Options, new: Options) -> None:
+    changes = diff_options(old, new)
+    assert with_changes(old, changes) == new
+    assert all(change.old != change.new for change in changes)
+    assert len({change.name for change in changes}) == len(changes)
+    assert diff_options(new, new) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "can_apply"),
+    [
+        ({"max_control_line": 100}, {"max_control_line": 64 << 10}, True),
+        ({"max_control_line": 100}, {"max_control_line": (64 << 10) + 1}, False),
+        ({"max_control_line": 100_000}, {"max_control_line": 90_000}, True),
+        ({"jetstream.max_file_store": 10}, {"jetstream.max_file_store": 20}, True),
+        ({"jetstream.max_file_store": 20}, {"jetstream.max_file_store": 10}, False),
+        ({}, {"jetstream.max_file_store": 10}, False),
+        ({"jetstream.max_file_store": 10}, {}, False),
+        ({"jetstream.max_memory_store": 10}, {"jetstream.max_memory_store": 20}, True),
+    ],
+)
+def test_whether_a_value_can_be_applied_depends_on_both(
+    old: dict[str, Any], new: dict[str, Any], can_apply: bool
+) -> None:
+    (change,) = diff_options(make_options(**old), make_options(**new))
+    assert change.needs_restart is not can_apply
+
+
+def test_a_change_shows_its_values_but_no_secret() -> None:
+    old = make_options(password="one", write_deadline="1m")
+    new = make_options(password="two", write_deadline="90s", log_file=Path("/x"))
+    assert [str(change) for change in diff_options(old, new)] == [
+        "log_file: old=None, new=/x",
+        "write_deadline: old=1m0s, new=1m30s",
+        "password: old=[REDACTED], new=[REDACTED]",
+    ]
