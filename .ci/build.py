@@ -33,6 +33,7 @@ import setuptools
 from setuptools import Distribution, Extension
 from setuptools.build_meta import *  # noqa: F403  (the hooks of PEP 517, with natsd's modules)
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^include "([^"]+)"', re.MULTILINE)
@@ -152,8 +153,18 @@ def compile_module(
     distribution.run_command("build_ext")
 
 
+class SourceArchive(sdist):
+    """Packs the sources, and this file, with which they are built."""
+
+    def add_defaults(self) -> None:
+        """Collect the files of the archive."""
+        super().add_defaults()
+        self.filelist.append(str(Path(__file__).relative_to(ROOT)))
+
+
+COMMANDS = {"build_ext": BuildModules, "sdist": SourceArchive}
 setuptools.setup = functools.partial(
-    setuptools.setup, ext_modules=extensions(), cmdclass={"build_ext": BuildModules}
+    setuptools.setup, ext_modules=extensions(), cmdclass=COMMANDS
 )
 
 
@@ -166,7 +177,7 @@ def read_project(variant: Variant = RELEASE) -> Distribution:
         {
             "script_name": Path(__file__).name,
             "ext_modules": extensions(variant),
-            "cmdclass": {"build_ext": BuildModules},
+            "cmdclass": dict(COMMANDS),
         }
     )
     distribution.parse_config_files()

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path, PurePath
 
 import pytest
@@ -91,3 +92,32 @@ def found_by_spark(path: PurePath) -> PurePath:
     """Return a file's place in a wheel: natsd/spark/discovery is at the top level."""
     discovery = PurePath("natsd/spark/discovery")
     return path.relative_to(discovery) if path.is_relative_to(discovery) else path
+
+
+def test_an_archive_of_the_sources_builds(tmp_path: Path) -> None:
+    """`pip install natsd-….tar.gz` needs every source and header, and the build itself."""
+    code = f"""
+import sys
+sys.path.insert(0, ".ci")
+import build
+from setuptools._distutils.filelist import FileList
+
+distribution = build.read_project()
+distribution.get_command_obj("egg_info").egg_base = {str(tmp_path)!r}
+command = distribution.get_command_obj("sdist")
+command.ensure_finalized()
+command.filelist = FileList()
+command.add_defaults()
+print(*command.filelist.files, sep="\\n")
+"""
+    listed = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    packed = set(listed.stdout.split())
+    sources = [path for suffix in ("py", "pyx", "pxd", "pyi", "h") for path in source_files(suffix)]
+    assert {".ci/build.py", "pyproject.toml", *sources} - packed == set()
+
+
+def source_files(suffix: str) -> list[str]:
+    found = (ROOT / "natsd").rglob(f"*.{suffix}")
+    return [str(path.relative_to(ROOT)) for path in found]
