@@ -17,6 +17,7 @@ A variant (debug, asan, fuzz) is built, with the Python files, into its own dire
 PYTHONPATH. No variant changes the files of another.
 """
 
+import compileall
 import functools
 import logging
 import multiprocessing
@@ -198,6 +199,8 @@ def build(variant: Variant, build_dir: Path, *, inplace: bool) -> None:
         copying.build_lib = str(build_dir)
         distribution.run_command("build_py")
     distribution.run_command("build_ext")
+    if inplace:  # as pip does: without bytecode a start takes a third longer
+        compileall.compile_dir(ROOT / "natsd", quiet=2, workers=0)
 
 
 def build_editable_wheel(wheel_dir: Path) -> None:
