@@ -14,7 +14,7 @@ import contextlib
 import importlib
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -78,14 +78,18 @@ class JetStreamPart:
         banner.log_jetstream(self._resolved)
         return is_empty
 
-    def hold_requests(self, accounts: Iterable[Account]) -> None:
-        """Hold the accounts' requests until JetStream is started; `prepare` must have returned."""
+    def hold_requests(self, accounts: AccountDirectory) -> None:
+        """Hold the accounts' requests until JetStream is started; `prepare` must have returned.
+
+        The requests of accounts that are created meanwhile are held too.
+        """
         if self._options.jetstream.enabled:
             from natsd.jetstream.early_requests import EarlyRequests
 
             self._early = EarlyRequests(self._resolved.domain)
-            for account in accounts:
+            for account in accounts.values():
                 self._early.hold(account)
+            accounts.on_added(self._early.hold)
 
     async def load(self) -> None:
         """Import JetStream's modules in a thread; on a slow machine the longest part of a start.
@@ -136,12 +140,17 @@ class JetStreamPart:
             has_default_room=self._options.jetstream.max_file_store < 0,
             early=self._early,
         )
+        first = list(accounts.values())
         try:
-            await self.engine.start(accounts.values())
+            await self.engine.start(first)
         except ApiError as error:
             raise JetStreamError(error.description) from error
         self._accounts = accounts
         accounts.on_added(self._serve_added)
+        if self._early is not None:
+            accounts.no_longer(self._early.hold)
+        for account in set(accounts.values()).difference(first):
+            self._serve_added(account)
 
     def _serve_added(self, account: Account) -> None:
         """Serve an account that is created while the server runs."""

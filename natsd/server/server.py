@@ -176,7 +176,7 @@ class Server:
         is_empty = await self._jetstream.prepare()
         if is_empty:
             self.files.open()
-            self._jetstream.hold_requests(self.accounts.values())
+            self._jetstream.hold_requests(self.accounts)
             self._serve_clients(listener)
             for _ in range(GREETING_TURNS):
                 await asyncio.sleep(0)

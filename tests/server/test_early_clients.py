@@ -13,12 +13,16 @@ from typing import Any
 import pytest
 
 from natsd import Server
+from natsd.accounts import Account
 from natsd.jetstream import early_requests
+from natsd.jetstream.jetstream import JetStream
 from natsd.monitor.healthz import HealthzOptions, healthz
 from natsd.monitor.query import Query
 from natsd.server.jetstream import JetStreamError
+from tests.accounts.test_directory import ByUser, Tenants
 from tests.server.loading import SlowLoading
 from tests.server.streams import QUIET, Stream
+from tests.waiting import eventually_within
 
 INBOX = b"SUB inbox 1\r\n"
 CREATE = b'{"name":"S","subjects":["s"]}'
@@ -111,6 +115,48 @@ async def test_a_domains_requests_wait_too(tmp_path: Path, monkeypatch: pytest.M
         await start.finish()
         assert (await answered(client))["config"]["name"] == "S"
         await client.close()
+
+
+async def log_in(server: Server, user: bytes) -> Stream:
+    client = Stream(*await asyncio.open_connection("127.0.0.1", server.client_port))
+    client.send(b'CONNECT {"verbose":false,"user":"%b"}\r\n' % user)
+    return client
+
+
+async def test_accounts_that_are_created_meanwhile_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading = SlowLoading(monkeypatch)
+    settings = {"jetstream": True, "store_dir": tmp_path, "authenticator": ByUser()}
+    server = Tenants(host="127.0.0.1", port=-1, **settings)
+    task = asyncio.create_task(server.start())
+    try:
+        await loading.begun()
+        one = await log_in(server, b"tenant-1")
+        one.send(INBOX + request(b"$JS.API.STREAM.CREATE.S", CREATE))
+        await one.sync()
+        enable = JetStream.enable
+
+        async def enable_late(self: JetStream, account: Account, *limits: Any) -> None:
+            server.accounts.find("tenant-2")
+            await enable(self, account, *limits)
+
+        monkeypatch.setattr(JetStream, "enable", enable_late)
+        loading.may_go_on.set()
+        await task
+        assert (await answered(one))["config"]["name"] == "S"
+        engine = server.jetstream
+        assert engine is not None
+        await eventually_within(lambda: "tenant-2" in engine.accounts)
+        two = await log_in(server, b"tenant-2")
+        two.send(INBOX + request(b"$JS.API.STREAM.NAMES"))
+        assert (await answered(two))["total"] == 0
+        for client in (one, two):
+            await client.close()
+    finally:
+        loading.may_go_on.set()
+        await asyncio.wait([task])
+        await server.stop()
 
 
 async def test_a_request_keeps_its_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
