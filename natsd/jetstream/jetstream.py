@@ -34,6 +34,7 @@ from natsd.jetstream.account import ApiCounters, JetStreamAccount
 from natsd.jetstream.advisories import Events
 from natsd.jetstream.api.origin import client_info
 from natsd.jetstream.api.router import Router
+from natsd.jetstream.commands.committer import Committer
 from natsd.jetstream.early_requests import EarlyRequests
 from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.meta import Change, Meta
@@ -119,6 +120,8 @@ class JetStream:
         self._counting = Alarm(self.scheduler, self._count_again)
         self.asking_origins = asyncio.Lock()  # each link makes its request in its own turn
         self.meta = Meta(self._apply)
+        # Returns the committer of a new stream; None: one replica, nobody has to agree.
+        self.committer_of: Callable[[Stream], Committer] | None = None
         self.api = Router(self)
         self.volume: Volume
         self.vault: Vault

@@ -258,6 +258,16 @@ class FileStore(LogStore):
         """Number of times that changes were taken back because they could not be written."""
         return self._commits.failures
 
+    async def undo(self, error: StoreError) -> None:
+        """Undo all changes that no commit has taken; see LogStore."""
+        self._check_open()
+        await self._commits.pause()  # a commit that was taken before is written
+        try:
+            self._commits.failed(error)
+            self._commits.resumed()
+        finally:
+            self._commits.resume()
+
     @property
     def is_over_limit(self) -> bool:
         """Whether more data is uncommitted than may be; see Store."""

@@ -44,7 +44,7 @@ from natsd.store.log.message_log import (
     read_batch,
 )
 from natsd.store.log.subjects import Filter
-from natsd.store.store import DurabilityListener, Limits, Store, StoreState
+from natsd.store.store import DurabilityListener, Limits, RemovalCause, Store, StoreState
 
 SLICE = 400_000  # an operation's budget: about a millisecond of the loop
 EXPIRY_SLICE = SLICE // 2  # shorter, since publishers wait during each slice
@@ -70,6 +70,12 @@ class LogStore(Store):
         self._thinning: EnforcePerSubjectLimit | None = None
         self._settling: asyncio.Task[None] | None = None
         self._closed = False
+        # Called after each slice of removals, before anything else can change; None: nobody asks.
+        self.on_removed: Callable[[RemovalCause], None] | None = None
+
+    def _tell_removed(self, cause: RemovalCause) -> None:
+        if self.on_removed is not None:
+            self.on_removed(cause)
 
     def _heard(self) -> None:
         """Pass changes of the log on to `changed`, and start its deferred work."""
@@ -123,6 +129,12 @@ class LogStore(Store):
 
     async def synced(self) -> None:
         """Return once every change made before the call is durable."""
+
+    async def undo(self, error: StoreError) -> None:
+        """Undo all changes that are not durable, and raise `error` for those who wait for them.
+
+        Raises StoreError. A store in memory has none: its changes are durable at once.
+        """
 
     async def abandon(self) -> None:
         """Drop everything, written or not.
@@ -187,7 +199,9 @@ class LogStore(Store):
     async def _delete(self, sequence: int, *, erase: bool) -> bool:
         while True:
             try:
-                return self._log.delete(sequence, erase=erase)
+                was_there = self._log.delete(sequence, erase=erase)
+                self._tell_removed(RemovalCause.ERASED if erase else RemovalCause.DELETED)
+                return was_there
             except ColdBlock as cold:
                 await self.fetch(cold.block)
 
@@ -258,8 +272,10 @@ class LogStore(Store):
                 done = operation.step(EXPIRY_SLICE)
             except ColdBlock as error:
                 cold = error.block
+            self._tell_removed(RemovalCause.EXPIRED)
             if operation.last and replace is not None:
                 replace(operation.last)
+                self._tell_removed(RemovalCause.EXPIRED)
                 done = not operation.replaced() or done
             if done:
                 self.changed()
@@ -274,6 +290,7 @@ class LogStore(Store):
     def _expire_some(self, now_ns: int) -> None:
         with contextlib.suppress(ColdBlock):  # `expire` does the rest
             Expire(self._log, now_ns).step(SLICE)
+        self._tell_removed(RemovalCause.EXPIRED)
 
     # Deferred work
 
@@ -290,6 +307,8 @@ class LogStore(Store):
             return self._log.settle(REMOVALS_PER_SLICE) or self._settle_soon()
         except ColdBlock:
             return self._settle_soon()
+        finally:
+            self._tell_removed(RemovalCause.OVER_LIMIT)
 
     def _settle_soon(self) -> bool:
         if self._settling is None or self._settling.done():
@@ -324,7 +343,9 @@ class LogStore(Store):
                 elif self._thinning.step(SLICE):
                     self._thinning = None
             except ColdBlock as cold:
+                self._tell_removed(RemovalCause.OVER_LIMIT)
                 await self.fetch(cold.block)
+            self._tell_removed(RemovalCause.OVER_LIMIT)
             await self._breathe()
         if self._log.subjects.empty_subjects > max(
             EMPTY_SUBJECTS_MIN, self._log.subjects.count // 4
@@ -397,8 +418,10 @@ class LogStore(Store):
             try:
                 done = operation.step(SLICE)
             except ColdBlock as cold:
+                self._tell_removed(RemovalCause.PURGED)
                 await self.fetch(cold.block)
                 continue
+            self._tell_removed(RemovalCause.PURGED)
             if done:
                 self.changed()
                 return

@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 UNLIMITED = -1
 
 
+class RemovalCause(Enum):
+    """Why messages were removed."""
+
+    DELETED = "deleted"
+    ERASED = "erased"
+    PURGED = "purged"
+    EXPIRED = "expired"
+    OVER_LIMIT = "over limit"
+
+
 class Discard(Enum):
     """The messages to discard when `max_msgs` or `max_bytes` is reached."""
 

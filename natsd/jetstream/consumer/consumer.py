@@ -27,6 +27,13 @@ from natsd.core.routing import Sink, Subscription
 from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import consumer_deleted, consumer_paused
 from natsd.jetstream.asset_file import write_asset
+from natsd.jetstream.commands.commands import (
+    DeleteConsumer,
+    PauseConsumer,
+    ResetConsumer,
+    UpdateConsumer,
+)
+from natsd.jetstream.commands.tracker_entries import EntryCommands
 from natsd.jetstream.consumer.changes import check_update, with_required_level
 from natsd.jetstream.consumer.config import filters_of, is_push
 from natsd.jetstream.consumer.dead_letters import DeadLetters
@@ -49,6 +56,7 @@ from natsd.jetstream.consumer.start_position import (
 )
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ConsumerInfo
+from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.responses import ConsumerPauseResponse
 from natsd.jetstream.names import ack_subjects, flow_control_subjects, pull_subject
 from natsd.jetstream.stream.state import Alarm, ReaderFilters
@@ -118,9 +126,17 @@ class Consumer:
         self._threshold = Threshold(0)
         self._alarm = Alarm(self._scheduler, self._look_for_use)
         self._end_of_pause = Alarm(self._scheduler, self._tell_paused)
+        self._is_begun = False  # otherwise it follows its leader, and does nothing by itself
         self._is_ended = False
         self._changing = asyncio.Lock()
         self._removal: asyncio.Task[None] | None = None
+        self.begin_proposing()
+
+    def begin_proposing(self) -> None:
+        """Propose every change of the state, if the stream has a committer."""
+        proposer = self.stream.readers.proposer
+        if proposer is not None:
+            self.store.tracker.on_entry = EntryCommands(self.name, proposer.propose_entry).note
 
     @property
     def asset(self) -> ConsumerAsset:
@@ -131,6 +147,7 @@ class Consumer:
 
     def begin(self, start: StartPosition) -> None:
         """Take requests and acknowledgements, and answer them."""
+        self._is_begun = True
         self._subscribe()
         self.engine.start(start.sequence, start.last_per_subject, start.resume)
         self._pause_until(self.config.pause_until)
@@ -154,6 +171,7 @@ class Consumer:
         directory, volume = self.directory, self.stream.jetstream.volume
         removed = await self._rename_removed(directory) if directory is not None else None
         await self.abandon()
+        self.stream.propose(DeleteConsumer(self.name))
         if directory is not None and removed is not None:
             await volume.finish_removal(directory, removed)
 
@@ -177,7 +195,8 @@ class Consumer:
 
     def _tell_deleted(self) -> None:
         stream = self.stream
-        consumer_deleted(stream.account, stream.config.name, self.name)
+        if self._is_begun:
+            consumer_deleted(stream.account, stream.config.name, self.name)
 
     async def close(self) -> None:
         """Close the consumer: all that it knows is on disk on return."""
@@ -251,12 +270,16 @@ class Consumer:
     async def pause(self, until_ns: int) -> ConsumerPauseResponse:
         """Deliver nothing before `until_ns`; a past time resumes. It is on disk on return."""
         async with self._changing:
-            config = self.config.model_copy(update={"pause_until": until_ns})
-            await self._replace(with_required_level(config))
+            config = self.paused_config(until_ns)
+            await self._replace(config, PauseConsumer(self.name, until_ns))
         remaining_ns = max(until_ns - self._scheduler.now_ns(), 0)
         return ConsumerPauseResponse(
             paused=remaining_ns > 0, pause_until=until_ns, pause_remaining=remaining_ns
         )
+
+    def paused_config(self, until_ns: int) -> ConsumerConfig:
+        """Return the configuration with a pause until `until_ns`."""
+        return with_required_level(self.config.model_copy(update={"pause_until": until_ns}))
 
     async def reset(self, wanted: int) -> int:
         """Deliver again from a sequence on, 0: from behind the ack floor; return that sequence.
@@ -281,6 +304,7 @@ class Consumer:
             is_durable = False
             try:
                 self.store.reset(sequence - 1)
+                self.stream.propose(ResetConsumer(self.name, sequence))
                 self.engine.begin_anew(start.sequence, start.last_per_subject, start.resume)
                 await self.store.synced()
                 is_durable = True
@@ -297,7 +321,7 @@ class Consumer:
             raise api_error(ErrorId.JSConsumerInvalidPriorityGroupErr)
         self.engine.unpin(group)
 
-    async def _replace(self, config: ConsumerConfig) -> None:
+    async def _replace(self, config: ConsumerConfig, pause: PauseConsumer | None = None) -> None:
         if self._is_ended:
             raise api_error(ErrorId.JSConsumerDoesNotExist)
         check_update(self.config, config, is_bound=self._is_wanted())
@@ -314,9 +338,15 @@ class Consumer:
             if wanted is not None:
                 self.stream.readers.unlist(wanted)
             raise
+        self.stream.propose(pause or UpdateConsumer(self.name, encode(config)))
         before, self.config = self.config, config
         self.engine.configure(settings, wanted)
         self._keep_letters()
+        if self._is_begun:
+            self._act_on(before, config)
+
+    def _act_on(self, before: ConsumerConfig, config: ConsumerConfig) -> None:
+        """Do what a new configuration asks for besides the engine's work."""
         if before.pause_until != config.pause_until:
             self._pause_until(config.pause_until)
             self._tell_paused(self._scheduler.now_ns())

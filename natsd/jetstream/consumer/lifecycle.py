@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import consumer_created, consumer_deleted
 from natsd.jetstream.asset_file import write_asset
+from natsd.jetstream.commands.commands import CreateConsumer
 from natsd.jetstream.consumer import files
 from natsd.jetstream.consumer.admission import (
     check_room,
@@ -54,6 +55,7 @@ from natsd.jetstream.models.consumer import (
     ConsumerConfig,
     DeliverPolicy,
 )
+from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
 from natsd.jetstream.stream.state import ReaderFilters
@@ -149,11 +151,16 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
     engine_settings(new.config, stream.config)
     wanted = await run_cooperatively(stream.readers.list_filters(filters_of(new.config)))
     try:
-        consumer = await _make(stream, new, wanted)
+        consumer = await make(stream, new, wanted)
     except BaseException:
         stream.readers.unlist(wanted)
         raise
     stream.consumers[new.name] = consumer
+    stream.propose(
+        CreateConsumer(
+            new.name, encode(new.config), new.created_ns, new.start.sequence, new.start.resume
+        )
+    )
     try:
         consumer.begin(new.start)
         await consumer.counted()
@@ -165,7 +172,7 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
     return consumer
 
 
-async def _make(stream: "Stream", new: NewConsumer, wanted: ReaderFilters) -> Consumer:
+async def make(stream: "Stream", new: NewConsumer, wanted: ReaderFilters) -> Consumer:
     """Make a consumer's files, if it has any, and the consumer, not yet begun. Raises ApiError."""
     is_filed = stream.is_filed and not (new.config.mem_storage or new.config.direct)
     directory = files.consumer_directory(stream.directory, new.name) if is_filed else None

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from natsd.jetstream.commands.commands import RemoveDelayed, Runs
 from natsd.jetstream.headers import (
     DELAY,
     DELAYED,
@@ -53,6 +54,7 @@ from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
 from natsd.store.file_store import FileStore
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
+from natsd.store.sequence_set import SequenceSet
 
 WAITING_MAX: Final = 100_000
 RELEASED_AT_ONCE: Final = 64
@@ -130,7 +132,7 @@ class Delays:
         await self._find_ids(await self._store.sequence_at(since_ns + 1))
         behind = self._sequence_of(last.headers) - self._readers.log.last_sequence
         if behind > 0:
-            self._readers.store.skip(behind)
+            self._ingest.skip(behind)
             await self._readers.store.synced()
 
     async def _find_ids(self, number: int) -> None:
@@ -315,10 +317,22 @@ class Delays:
         await self._store.synced()
         has = self._store.log.has
         gone = [each.sequence for each in self._waiting.values() if not has(each.number)]
-        for sequence in gone:
-            del self._waiting[sequence]
+        self._propose_removed([self._waiting.pop(sequence).number for sequence in gone])
         self._count()
         return removed
+
+    def _propose_removed(self, numbers: Iterable[int]) -> None:
+        if self._readers.proposer is not None and (removed := SequenceSet(numbers)):
+            self._readers.proposer.propose(RemoveDelayed(tuple(removed.runs())))
+
+    async def drop(self, runs: Runs) -> None:
+        """Remove the entries that the stream's leader has removed. Raises StoreError."""
+        numbers = {number for first, last in runs for number in range(first, last + 1)}
+        for number in sorted(numbers):
+            await self._store.delete(number)
+        for entry in [each for each in self._waiting.values() if each.number in numbers]:
+            del self._waiting[entry.sequence]
+        self._count()
 
     async def found_all(self) -> None:
         """Wait until all entries from before the start are known."""
@@ -332,6 +346,7 @@ class Delays:
         removed = list(self._gone)
         for number in removed:
             await self._store.delete(number)
+        self._propose_removed(removed)
         await self._store.synced()
         self._gone.difference_update(removed)
         self._count()

@@ -54,6 +54,5 @@ cdef class Receiver(Actor):
     cdef int heed(self, Entry* entry, PublishHeaders* found) except -1
     cdef int carry(self, Message* message, uint64_t sequence, Entry* entry) except -1
     cdef int transform(self, Entry* entry) except -1
-    cdef int skip(self, uint64_t count) except -1
     cdef char* reserve(self, Py_ssize_t need) except NULL
     cdef char* put_source(self, char* to, Message* message, uint64_t sequence) noexcept

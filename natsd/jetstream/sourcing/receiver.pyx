@@ -105,7 +105,7 @@ cdef class Receiver(Actor):
         self.rollbacks = self.stream.rollbacks
         if self.is_mirror:
             if sequence > self.log.edges.last:
-                self.skip(sequence - self.log.edges.last)
+                self.ingest.skip(sequence - self.log.edges.last)
                 self.stream.scheduler.submit(self.ingest)
             sequence = self.log.edges.last
         self.sequence = sequence
@@ -220,7 +220,7 @@ cdef class Receiver(Actor):
         try:
             if self.is_mirror:
                 if delivery.sequence > self.sequence + 1:
-                    self.skip(delivery.sequence - 1 - self.sequence)
+                    self.ingest.skip(delivery.sequence - 1 - self.sequence)
                     self.sequence = self.log.edges.last
                 entry.time_ns = delivery.time_ns
             else:
@@ -303,13 +303,6 @@ cdef class Receiver(Actor):
             return ingest.preconditions.refuse(ErrorId.JSStreamSealedErr)
         refused = ingest.check_size(entry)
         return ingest.check_resources(entry, found) if refused is None else refused
-
-    cdef int skip(self, uint64_t count) except -1:
-        """Skip sequences at which the origin has no message."""
-        self.log.skip_raw(count)
-        if self.log.is_undoable:
-            self.ingest.backpressure.note(self.log.edges.last, 0)
-        return 0
 
     # Subject and headers of the stored message
 

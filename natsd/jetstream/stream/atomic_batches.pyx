@@ -439,14 +439,13 @@ cdef class AtomicBatches(Admission):
 
     cdef int apply(self, AtomicBatch batch, SoFar so_far) except -1:
         """Append all messages of a batch; nothing can be refused any more."""
-        cdef MessageLog log = self.ingest.log
-        log.begin_together(so_far.count, so_far.bytes)
+        self.ingest.begin_together(so_far.count, so_far.bytes)
         try:
             self.apply_some(
                 batch, so_far, 0, self.ingest.stream.scheduler.now(), <uint64_t> -1
             )
         finally:
-            log.end_together()
+            self.ingest.end_together()
         return 0
 
     cdef uint64_t apply_some(
@@ -497,7 +496,7 @@ cdef class AtomicBatches(Admission):
         storing.so_far = so_far
         storing.reply = reply[:reply_len] if reply_len else b""
         storing.now_ns = self.ingest.stream.scheduler.now()
-        self.ingest.log.begin_together(so_far.count, so_far.bytes)
+        self.ingest.begin_together(so_far.count, so_far.bytes)
         storing.block = self.ingest.log.blocks.active
         self.storing = storing
         self.holds = True
@@ -518,13 +517,13 @@ cdef class AtomicBatches(Admission):
         except BaseException:       # otherwise nothing would ever be committed again
             self.storing = None
             self.holds = len(self.held) > 0
-            log.end_together()
+            self.ingest.end_together()
             raise
         storing.batch.give_back(storing.done)
         if storing.done == storing.batch.count:
             self.storing = None
             self.holds = len(self.held) > 0
-            log.end_together()
+            self.ingest.end_together()
             self.stored(storing.batch, PyBytes_AS_STRING(storing.reply), len(storing.reply))
             self.ingest.stream.scheduler.submit(self.ingest)
         return 0

@@ -22,6 +22,8 @@ cdef class MessageIds(Actor):
     cdef uint64_t find(self, Entry* entry) noexcept nogil
     # Note the id of the entry, which is the last message from now on.
     cdef int remember(self, Entry* entry) except -1
+    # Have the ids forgotten at the end of the window, if no deadline is set.
+    cdef int watch(self, int64_t now_ns) except -1
     # Forget the ids above `durable`, which were not stored.
     cdef int forget_above(self, uint64_t durable) except -1
 

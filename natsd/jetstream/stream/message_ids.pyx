@@ -5,7 +5,8 @@ Promise
   younger than the window: from the first publish on, or, where very many messages must be read
   after a start, once `is_recollecting` is False.
 - Memory is bounded by the window; ids leave it a few with each new one, and at its deadline.
-- The time is given by the caller, or by the scheduler at a deadline.
+- The time is given by the caller, or by the scheduler at a deadline. `remember` sets no deadline:
+  a follower forgets ids by the times of the messages only.
 
 Source: nats-server's `checkMsgId`, `storeMsgId` and `rebuildDedupe`.
 """
@@ -75,8 +76,11 @@ cdef class MessageIds(Actor):
         self.window.add(
             entry.message_id, entry.message_id_len, entry.sequence, entry.time_ns
         )
-        if self.due_ns == 0:
-            self.stream.scheduler.set_deadline(self, entry.time_ns + self.window_ns)
+        return 0
+
+    cdef int watch(self, int64_t now_ns) except -1:
+        if self.due_ns == 0 and self.window_ns:
+            self.stream.scheduler.set_deadline(self, now_ns + self.window_ns)
         return 0
 
     cdef int forget_above(self, uint64_t durable) except -1:

@@ -51,9 +51,12 @@ cdef class Ingest(Actor):
     cdef bint is_rolling                # the answer to the entry just applied has to wait
     cdef bytes refused                  # the last answer that was no PubAck, for traces
 
-    # Apply at once, since there is one replica. Raises StoreError.
+    # Apply the entry; with several replicas, propose it to the committer too. Raises StoreError.
     cdef int propose(self, Entry* entry) except -1
-    cdef int apply(self, Entry* entry) except -1        # Reads no clock and checks nothing.
+    # Change the state: the log, and the message ids. Reads no clock and checks nothing.
+    cdef int apply(self, Entry* entry) except -1
+    # What follows from an applied entry on the leader: rollups, timers, republishing.
+    cdef int follow_up(self, Entry* entry, uint64_t previous) except -1
 
     # Take a publish of a client or of the server itself. `reply_len` 0: no answer is wanted.
     cdef int take(
@@ -100,6 +103,9 @@ cdef class Ingest(Actor):
         self, uint64_t wait, uint64_t sequence, bytes batch_id, uint64_t count, const char* reply,
         Py_ssize_t reply_len,
     ) except -1
+    # Call these when a batch begins to be appended to the log, and when all of it was.
+    cdef int begin_together(self, uint64_t count, uint64_t size) except -1
+    cdef int end_together(self) except -1
     # Call this before the stream itself appends: a large batch may be going into the log.
     cdef int finish_batch(self) except -1
     cdef int answer_busy(self, const char* reply, Py_ssize_t reply_len) except -1

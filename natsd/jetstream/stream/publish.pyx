@@ -12,7 +12,8 @@ Promise
   before the messages it rests on are durable. When a commit fails, the publishers are answered with
   the error, and the message ids are forgotten.
 - A message is stored under the next sequence with the time that `check` read: `apply` reads no
-  clock and checks nothing, so that replicas do the same.
+  clock and checks nothing, so that replicas do the same. With several replicas, each applied
+  message is a command (commands/commands.py) for the stream's committer.
 - Memory is bounded: messages that wait to be durable by the limits of WriteBackpressure, ids by
   the window, answers by ANSWER_BYTES_MAX. Beyond these limits publishers first wait, then they
   are answered 429, then they are not answered.
@@ -47,6 +48,7 @@ from natsd.store.block.sendable cimport sendable_headers
 from natsd.store.codec.records cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
 from natsd.store.log.subjects cimport is_exact
 
+from natsd.jetstream.commands.commands import Skip
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.headers import REQUIRED_API_LEVEL, demands_too_much
 from natsd.jetstream.schedules.last_message import LastMessages
@@ -151,6 +153,7 @@ cdef class Ingest(Actor):
     def resume(self) -> None:
         """Take publishes: all of the stream is there, its readers too."""
         self.is_paused = False
+        self.message_ids.watch_window(self.stream.scheduler.now())
         self.stream.allow_removals(True)
 
     def close(self) -> None:
@@ -506,10 +509,20 @@ cdef class Ingest(Actor):
     # Propose and apply
 
     cdef int propose(self, Entry* entry) except -1:
-        return self.apply(entry)
+        cdef uint64_t previous = 0
+        if self.stream.proposer is not None:
+            self.stream.proposer.begin_publish()
+        if self.republisher is not None:
+            previous = self.previous_of(entry)
+        self.apply(entry)
+        self.follow_up(entry, previous)
+        if self.stream.proposer is not None:
+            self.stream.proposer.end_publish(
+                publish_command(entry, self.stream.proposer.take_removed())
+            )
+        return self.count_bytes()
 
     cdef int apply(self, Entry* entry) except -1:
-        cdef uint64_t previous = 0
         assert entry.sequence == self.log.edges.last + 1
         self.is_rolling = False
         if entry.scheduling & IS_DELAYED:
@@ -518,27 +531,46 @@ cdef class Ingest(Actor):
             self.log.edges.last_time_ns = entry.time_ns
             self.log.skip_raw(1)
         else:
-            if self.republisher is not None:
-                previous = self.previous_of(entry)
             self.log.append_raw(
                 entry.subject, <uint32_t> entry.subject_len, entry.headers,
                 <uint32_t> entry.headers_len, entry.data, <uint32_t> entry.data_len,
                 entry.time_ns, entry.sequence, entry.expires_ns, False,
             )
-            if self.republisher is not None:
-                self.republisher.note(
-                    entry.subject, entry.subject_len, entry.sequence, previous
-                )
+        return self.message_ids.remember(entry)
+
+    cdef int follow_up(self, Entry* entry, uint64_t previous) except -1:
+        if self.republisher is not None and not entry.is_skipped:
+            self.republisher.note(entry.subject, entry.subject_len, entry.sequence, previous)
         if self.log.is_undoable:
             self.backpressure.note(entry.sequence, self.size_of(entry))
-        self.message_ids.remember(entry)
+        if entry.message_id_len:
+            self.message_ids.watch(entry.time_ns)
         if entry.rollup != NO_ROLLUP:
             self.is_rolling = self.rollups.roll_up(entry)
         if entry.expires_ns > 0 and self.expiring is not None:
             self.expiring(entry.expires_ns)
         if entry.scheduling and self.scheduled.note(entry):
             self.is_rolling = True
-        return self.count_bytes()
+        return 0
+
+    def skip(self, uint64_t count) -> None:
+        """Use up `count` sequences without messages. Raises StoreError."""
+        self.log.skip_raw(count)
+        if self.log.is_undoable:
+            self.backpressure.note(self.log.edges.last, 0)
+        if self.stream.proposer is not None:
+            self.stream.proposer.propose(Skip(self.log.edges.last))
+
+    cdef int begin_together(self, uint64_t count, uint64_t size) except -1:
+        if self.stream.proposer is not None:
+            self.stream.proposer.begin_batch()
+        return self.log.begin_together(count, size)
+
+    cdef int end_together(self) except -1:
+        self.log.end_together()
+        if self.stream.proposer is not None:
+            self.stream.proposer.end_batch()
+        return 0
 
     def store_own(
         self, bytes subject not None, bytes headers not None, bytes data not None, *,

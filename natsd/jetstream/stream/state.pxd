@@ -2,6 +2,7 @@
 
 include "scheduler.pxd"
 include "slot_readers.pxd"
+include "proposer.pxd"
 include "stream_readers.pxd"
 include "direct_answer.pxd"
 include "direct_batch.pxd"

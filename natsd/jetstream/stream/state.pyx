@@ -2,6 +2,7 @@
 
 include "scheduler.pyx"
 include "slot_readers.pyx"
+include "proposer.pyx"
 include "stream_readers.pyx"
 include "visible_state.pyx"
 include "direct_answer.pyx"

@@ -23,6 +23,7 @@ from natsd.core.routing import InvalidSubject, collide, is_subset
 from natsd.core.steps import Breaks, Steps, is_each, run_cooperatively
 from natsd.jetstream.advisories import server_out_of_storage
 from natsd.jetstream.asset_file import write_asset
+from natsd.jetstream.commands.commands import Command, UpdateStream
 from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.consumer.consumer import Consumer
@@ -31,6 +32,7 @@ from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.keyed_lock import KeyedLock
 from natsd.jetstream.listening import Listening
 from natsd.jetstream.models.consumer import ConsumerConfig
+from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.requests import StreamMsgGetRequest
 from natsd.jetstream.models.stream import (
     Retention,
@@ -54,8 +56,10 @@ from natsd.jetstream.stream.files import StreamAsset, check_free, create_stream
 from natsd.jetstream.stream.info import stream_info, subject_counts
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
 from natsd.jetstream.stream.markers import replace_expired
+from natsd.jetstream.stream.proposing import begin_proposing, end_proposing
 from natsd.jetstream.stream.publishing import Ingest
 from natsd.jetstream.stream.reading import find_message
+from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.stream.state import StreamReaders
 from natsd.jetstream.stream.storage import open_store
 from natsd.store.errors import (
@@ -115,6 +119,8 @@ class Stream:
         self._listening = Listening(account.account.sublist, _SID, self.ingest)
         self._changing = KeyedLock()
         self.transfers: set[asyncio.Task[None]] = set()  # snapshots under way
+        if jetstream.committer_of is not None:
+            begin_proposing(self, jetstream.committer_of(self))
 
     @property
     def name(self) -> str:
@@ -187,8 +193,8 @@ class Stream:
         now_ns = account.jetstream.scheduler.now_ns()
         store = await open_store(account, config)
         try:
-            # else it is done once the stream takes messages
-            if not config.subject_delete_marker_ttl:
+            # Otherwise it is done once the stream takes messages.
+            if not config.subject_delete_marker_ttl and account.jetstream.committer_of is None:
                 await store.expire(now_ns)
             stream = cls(account, config, created_ns, store)
         except BaseException:
@@ -366,19 +372,14 @@ class Stream:
         settings = ingest_settings(config, self.jetstream.options, self.account.claims)
         limits = store_limits(config)
         await self.open_scheduled(config)
-        if self.is_filed:
-            volume = self.jetstream.volume
-            asset = StreamAsset(config=config, created=self.created_ns)
-            await volume.read(write_asset, self.jetstream.vault, self.directory, asset)
-        before, self.config = self.config, config
+        await self._write_config(config)
+        before = self._take_config(config, settings)
+        self.propose(UpdateStream(encode(config)))
         if self.scheduled is not None and not before.allow_msg_schedules:
             self.scheduled.begin()
-        self.ingest.configure(settings)
         take_batches(self)
         expired_ns = 0 if self.leaves_markers else self.jetstream.scheduler.now_ns()
         self.store.update_limits(limits, expired_ns)
-        if isinstance(self.store, FileStore):
-            self.store.set_compression(is_compressed(config))
         if config.retention is not before.retention:
             self.readers.set_retention(config.retention.value)
         if config.allow_direct:
@@ -388,6 +389,53 @@ class Stream:
         self._begin_expiry()
         await run_cooperatively(self.sourcing.configure(config))
         await run_cooperatively(self._listening.change(config.subjects))
+
+    async def follow_config(self, config: StreamConfig) -> None:
+        """Apply a configuration of the stream's leader. Raises StoreError, OSError."""
+        settings = ingest_settings(config, self.jetstream.options, self.account.claims)
+        await self.open_scheduled(config)
+        await self._write_config(config)
+        self._take_config(config, settings)
+
+    async def _write_config(self, config: StreamConfig) -> None:
+        if self.is_filed:
+            volume = self.jetstream.volume
+            asset = StreamAsset(config=config, created=self.created_ns)
+            await volume.read(write_asset, self.jetstream.vault, self.directory, asset)
+
+    def _take_config(self, config: StreamConfig, settings: IngestSettings) -> StreamConfig:
+        """Put a configuration in force for the state; return the one before."""
+        before, self.config = self.config, config
+        self.ingest.configure(settings)
+        if isinstance(self.store, FileStore):
+            self.store.set_compression(is_compressed(config))
+        return before
+
+    # Replication
+
+    def propose(self, command: Command) -> None:
+        """Propose a change that was made; with one replica, nobody has to agree to it."""
+        if self.readers.proposer is not None:
+            self.readers.proposer.propose(command)
+
+    def commit(self, index: int) -> None:
+        """Show what is durable and committed: the committer has committed commands up to `index`.
+
+        The first command has index 1.
+        """
+        self.readers.commit(index)
+
+    async def undo_uncommitted(self, error: StoreError) -> int:
+        """Undo what the replicas have not committed: this server does not lead them any more.
+
+        Publishers that wait get `error`. Returns the index of the last command that is left: the
+        committed ones behind it, which were not on disk yet, have to be applied again. Raises
+        StoreError.
+        """
+        self.ingest.pause()
+        await self.store.undo(error)
+        end_proposing(self)
+        return self.readers.log.durable_index
 
     # Messages
 

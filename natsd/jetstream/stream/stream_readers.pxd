@@ -50,7 +50,10 @@ cdef class StreamReaders(Actor):
     cdef readonly MessageLog log
     cdef readonly AccountPublisher publisher
     cdef readonly Scheduler scheduler
-    cdef readonly uint64_t visible      # highest sequence that is durable and may be shown
+    cdef readonly uint64_t visible      # highest sequence that is durable and committed
+    cdef readonly uint64_t committed    # highest sequence that is committed; one replica: all are
+    # What makes commands of the stream's changes; None: one replica, nobody else has to agree.
+    cdef readonly Proposer proposer
     cdef Retention retention
 
     cdef Actor ingest                   # submitted when messages became durable or went; or None

@@ -6,7 +6,8 @@
     consumer: acked ─▶ does another reader need it? ─▶ removed, by work queue and interest retention
 
 Promise
-- No message is shown, counted as pending or delivered before it is durable (`visible`).
+- No message is shown, counted as pending or delivered before it is durable, and committed by the
+  stream's replicas: `visible` is the lower one of both.
 - The cost of telling readers about a message does not depend on the number of readers, but on the
   number of readers that the message concerns: filters stand in a SubList, and the readers of a
   subject are remembered by its slot.
@@ -35,7 +36,7 @@ from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport SubList, Subscription, wire_bytes
 from natsd.store.block.blocks cimport FOUND, MsgBlock, NO_SLOT
 from natsd.store.codec.records cimport RecordView
-from natsd.store.log.message_log cimport LogObserver, NEEDS_BLOCK
+from natsd.store.log.message_log cimport LogObserver, NEEDS_BLOCK, SEQUENCE_LAST
 from natsd.store.sequence_set cimport SequenceSet
 
 from natsd.core.steps import at_once
@@ -114,6 +115,16 @@ cdef class CoreObserver(LogObserver):
         return self.stream.removing(sequence, slot, block)
 
     cdef int emptied(self) except -1:
+        if self.stream.proposer is not None:
+            self.stream.proposer.emptied(self.stream.log.edges.first)
+        return self.look_again()
+
+    cdef int rolled_back(self) except -1:
+        if self.stream.proposer is not None:
+            self.stream.proposer.forget_staged()
+        return self.look_again()
+
+    cdef int look_again(self) except -1:
         cdef StreamReaders stream = self.stream
         stream.known.forget()
         if stream.ingest is not None:
@@ -134,6 +145,7 @@ cdef class StreamReaders(Actor):
         self.publisher = publisher
         self.scheduler = scheduler
         self.visible = store.durable_sequence
+        self.committed = SEQUENCE_LAST
         self.filters = SubList()
         self.leaving = []
         self.filtered = {}
@@ -336,6 +348,19 @@ cdef class StreamReaders(Actor):
             self.showing.set_result(None)
             self.showing = None
 
+    def begin_proposing(self, Proposer proposer) -> None:
+        """Propose all changes from now on; what was changed before is committed. None: no more."""
+        self.proposer = proposer
+        self.committed = SEQUENCE_LAST if proposer is None else self.log.edges.last
+        self.advance(self.store.durable_sequence)
+
+    def commit(self, uint64_t index) -> None:
+        """Show what is durable, at the end of the turn: commands up to `index` are committed."""
+        self.committed = self.proposer.commit(index, self.committed)
+        if self.log.is_undoable and not self.log.is_staged:
+            self.store.changed()
+        self.scheduler.submit(self)
+
     async def shown(self) -> None:
         """Return once nothing durable is hidden."""
         if self.hidden_from:
@@ -367,6 +392,8 @@ cdef class StreamReaders(Actor):
         if durable < self.visible:      # the stream was truncated
             self.visible = durable
             self.recount_soon()
+        if durable > self.committed:
+            durable = self.committed
         if self.hidden_from and durable >= self.hidden_from:
             durable = self.hidden_from - 1
         if durable <= self.visible or self.is_closed:
@@ -380,7 +407,8 @@ cdef class StreamReaders(Actor):
             for reader in waiting_readers:
                 if reader.stream is self:
                     self.notify(reader)
-        if self.ingest is not None and self.log.is_undoable:
+        # Without an undo log and a committer, the ingest runs after each publish anyway.
+        if self.ingest is not None and (self.log.is_undoable or self.proposer is not None):
             self.scheduler.submit(self.ingest)
         if self.republisher is not None:
             self.scheduler.submit(self.republisher)
@@ -450,6 +478,9 @@ cdef class StreamReaders(Actor):
     cdef int removing(self, uint64_t sequence, uint32_t slot, MsgBlock block) except -1:
         cdef tuple readers
         cdef Reader reader
+        if self.proposer is not None:
+            self.proposer.note_removed(sequence)
+            self.scheduler.submit(self)     # it proposes what no command contains by then
         if self.ingest is not None and not self.ingest.is_queued:
             self.scheduler.submit(self.ingest)      # it counts the used bytes
         if sequence > self.visible or not self.filtered:
@@ -600,8 +631,10 @@ cdef class StreamReaders(Actor):
     cdef bint run(self, int64_t now_ns) except? -1:
         cdef Reader reader
         cdef bint has_more
-        if not self.log.is_undoable:    # everything appended is durable at once
-            self.advance(self.log.edges.last)
+        if self.proposer is not None:
+            self.proposer.begin_publish()
+        if self.proposer is not None or not self.log.is_undoable:
+            self.advance(self.store.durable_sequence)
         if self.needs_recount:
             self.needs_recount = False
             for reader in list(self.filtered):

@@ -30,6 +30,8 @@ cdef class ConsumerTracker:
     cdef readonly uint64_t change_count         # all changes, those before `changes` included
     cdef readonly bint logging
     cdef object on_change
+    # Called with the kind, count, a, b and c of each entry, before its change is made; or None.
+    cdef public object on_entry
     cdef PendingMessage* items                  # sorted by stream sequence; head .. tail - 1 in use
     cdef Py_ssize_t head
     cdef Py_ssize_t tail

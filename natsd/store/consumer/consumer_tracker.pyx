@@ -54,6 +54,11 @@ cdef enum:
     ENCODING_VERSION = 2
     ENCODED_COUNTS_BYTES = 16   # counts of held runs and terminated messages in version 2
 
+ENTRY_KINDS = {
+    "DELIVERED": DELIVERED, "ACKED": ACKED, "SKIPPED": SKIPPED, "FORGOTTEN": FORGOTTEN,
+    "HELD": HELD, "LET_GO": LET_GO, "TERMINATED": TERMINATED,
+}
+
 assert POLICY_NONE == AckPolicy.NONE and POLICY_EXPLICIT == AckPolicy.EXPLICIT
 assert POLICY_MAX == max(AckPolicy)
 
@@ -362,6 +367,8 @@ cdef class ConsumerTracker:
         self, int kind, int flags, uint64_t count, uint64_t a, uint64_t b, int64_t c
     ) except -1:
         self.change_count += 1
+        if self.on_entry is not None:
+            self.on_entry(kind, count, a, b, c)
         if self.logging:
             self.changes.add(kind, flags, count, a, b, <uint64_t> c)
         if self.on_change is not None and self.changes.count <= 1:

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Final
 
 from natsd.store.consumer.consumer_state import ConsumerState, Pending
 from natsd.store.sequence_set import SequenceSet
@@ -28,8 +29,11 @@ class LogScan:
 def encode_log_header(log_id: int, seed: int, total: int) -> bytes: ...
 def scan_log(data: bytes, seed: int, total: int, version: int = LOG_VERSION) -> LogScan: ...
 
+ENTRY_KINDS: Final[dict[str, int]]
+
 class ConsumerTracker:
     max_deliver: int
+    on_entry: Callable[[int, int, int, int, int], None] | None
     def __init__(
         self,
         ack_policy: int,

@@ -49,6 +49,10 @@ cdef class MessageLog(ReadableLog):
     cdef public bint is_overcrowded         # further subjects are over it (EnforcePerSubjectLimit)
     cdef uint64_t age_from                  # messages below this sequence never expire by age
     cdef bint is_together                   # appended messages belong to one batch
+    # Changes were made that the replicas have not committed: no commit to disk takes anything.
+    cdef public bint is_staged
+    cdef public uint64_t applied_index      # index of the last command that was applied; 0: none
+    cdef readonly uint64_t durable_index    # index of the last one that is in the last commit
 
     cdef int new_journal(self) except -1
     cdef int take_limits(self, limits) except -1

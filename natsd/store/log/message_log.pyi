@@ -50,6 +50,9 @@ class MessageLog(ReadableLog):
     sparse: set[MsgBlock]
     is_behind: bool
     is_overcrowded: bool
+    is_staged: bool
+    applied_index: int
+    durable_index: int
     needs_care: bool
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Promise
 - Every way in which a live message disappears causes a call: a removal of any kind before it
-  happens; an emptied log, and the rollback of a failed commit, afterwards.
+  happens; an emptied log, and the rollback of changes that were not committed, afterwards.
 - An observer changes nothing in the log. An exception that it raises before a removal prevents that
   removal.
 """
@@ -20,6 +20,9 @@ cdef class LogObserver:
 
     cdef int emptied(self) except -1:
         return 0
+
+    cdef int rolled_back(self) except -1:
+        return self.emptied()
 
 
 cdef class CallbackObserver(LogObserver):

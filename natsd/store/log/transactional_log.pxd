@@ -28,3 +28,4 @@ cdef class Sealed:
     cdef Edges edges
     cdef SequenceSet erasures
     cdef list blocks
+    cdef uint64_t applied_index

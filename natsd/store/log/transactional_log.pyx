@@ -7,6 +7,8 @@ Promise
 - `take` seals all changes so far. At most one commit is in flight; other changes go on meanwhile.
 - `rolled_back` undoes everything since the durable point, in flight or not: appends, removals,
   expiries, and the emptying of the whole log. Changes of earlier commits stay.
+- Nothing that the stream's replicas have not committed (`is_staged`) is taken: what is on disk is
+  committed, so `rolled_back` reaches back to a commit of the replicas or to an earlier one.
 - Nothing of a removed message is given up before the commit that contains its removal is durable:
   neither its block nor its subject's slot.
 """
@@ -89,13 +91,13 @@ cdef class TransactionalLog(MessageLog):
 
         The list is empty if there is no change. Then `committed` or `rolled_back` must follow
         before the next call. While a batch is half appended nothing is taken, until the rest of it
-        is there. `force`: write a mark even without a change. `closing`: the mark says that all
-        before it is synced.
+        is there; nor while a change is not committed by the stream's replicas. `force`: write a
+        mark even without a change. `closing`: the mark says that all before it is synced.
         """
         cdef Sealed sealed
         assert self.sealed is None
         self.is_told = False
-        if self.is_together:
+        if self.is_together or self.is_staged:
             return []
         if not (force or closing or self.is_dirty):
             return []
@@ -112,6 +114,7 @@ cdef class TransactionalLog(MessageLog):
         sealed.removed_names = self.subjects.seal()
         sealed.subjects = self.subjects
         sealed.edges = self.edges
+        sealed.applied_index = self.applied_index
         sealed.erasures = self.erasures
         self.erasures = SequenceSet()
         self.sealed = sealed
@@ -181,6 +184,7 @@ cdef class TransactionalLog(MessageLog):
         undo_log.durable = sealed.edges
         sealed.subjects.forget_removed_names(sealed.removed_names)
         self.erased.union_update(sealed.erasures)
+        self.durable_index = sealed.applied_index
         return gone
 
     def rolled_back(self):
@@ -215,9 +219,11 @@ cdef class TransactionalLog(MessageLog):
         self.tombstones.empty()
         self.erasures.empty()
         self.age_from = 0
+        self.is_staged = False
+        self.applied_index = self.durable_index
         self.is_behind = self.is_over() or len(self.over_limit) > 0
         if self.observer is not None:
-            self.observer.emptied()
+            self.observer.rolled_back()
         return begun
 
     cdef int undo_changes(self) except -1:

@@ -1,0 +1,254 @@
+"""The commands: each is one change of a stream's or a consumer's state, with all that was decided.
+
+    check ─▶ decide ─▶ propose(command) ─▶ the committer ─▶ apply(index, command)
+    on the leader, against the proposed state               on every replica, in one order
+
+Promise
+- A command holds every decision: sequence, time, expiry, and the messages that go. Whoever applies
+  it reads no clock, draws no random number and checks no limit; the commands of a stream, applied
+  in order to an empty one, make the same messages, message ids and consumers.
+- Messages that go are given by their sequences, not by the rule that they broke: which block is in
+  memory, and where a slice of a long purge ended, decides nothing on another replica.
+- A publish and what it replaces (a rollup, a limit) are one command: a replica has both or neither.
+- Commands are values: frozen, compared by their fields, encoded by encoding.py.
+
+Creation and deletion of a whole stream are changes of the meta layer (meta.py).
+
+Source: RAFT's replicated state machine (Ongaro and Ousterhout, 2014, section 2); nats-server's
+entry operations in `jetstream_cluster.go` (`streamMsgOp`, `purgeStreamOp`, `updateDeliveredOp`, …).
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Runs: TypeAlias = tuple[tuple[int, int], ...]
+"""Stream sequences as ascending runs (first, last), both included."""
+
+# Commands that change messages
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A message under its sequence; `removed` are the messages that it replaces.
+
+    `is_skipped`: no consumer wants it, so that only its sequence is used up. `is_delayed`: it waits
+    outside of the stream (schedules/delays.py), and uses up its sequence too.
+    """
+
+    sequence: int
+    time_ns: int
+    subject: bytes
+    headers: bytes = b""
+    data: bytes = b""
+    expires_ns: int = 0  # 0: no lifetime of its own; -1: never expires
+    message_id: bytes = b""  # remembered in the duplicate window; empty: none
+    is_skipped: bool = False
+    is_delayed: bool = False
+    removed: Runs = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicBatch:
+    """Commands of which a replica stores all or none: the messages of an atomic batch."""
+
+    commands: tuple["Command", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Use up all sequences up to `last` without a message: a mirror's origin has none there."""
+
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove messages that a client deleted; `is_erased`: overwrite their bytes too."""
+
+    removed: Runs
+    is_erased: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Remove messages that a purge matched: those of one slice of its work."""
+
+    removed: Runs
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeAll:
+    """Remove all messages; the next message gets `next_sequence`."""
+
+    next_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """Remove messages that are past `max_age` or their own lifetime."""
+
+    removed: Runs
+
+
+@dataclass(frozen=True, slots=True)
+class EnforceLimits:
+    """Remove messages beyond a limit that was lowered, or not enforced at once."""
+
+    removed: Runs
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Remove messages that no consumer needs any more (work-queue and interest retention)."""
+
+    removed: Runs
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDelayed:
+    """Remove delayed messages by their numbers: published, deleted or purged."""
+
+    removed: Runs
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStream:
+    """Give the stream a complete new configuration, as JSON."""
+
+    config: bytes
+
+
+# Commands that change consumers
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConsumer:
+    """Create a consumer that delivers from `next_sequence` on.
+
+    `config` is complete, as JSON. `resume`: up to there only the last message of each subject is
+    delivered.
+    """
+
+    name: str
+    config: bytes
+    created_ns: int
+    next_sequence: int
+    resume: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConsumer:
+    """Give a consumer a complete new configuration, as JSON."""
+
+    name: str
+    config: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PauseConsumer:
+    """Have a consumer deliver nothing before `until_ns`; a past time resumes it."""
+
+    name: str
+    until_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteConsumer:
+    """Delete a consumer."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetConsumer:
+    """Forget all deliveries and acknowledgements; deliver from `next_sequence` on."""
+
+    name: str
+    next_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Note the `count`-th delivery of a message; a NAK's delay or +WPI moves `time_ns`."""
+
+    name: str
+    consumer_sequence: int
+    stream_sequence: int
+    count: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Acknowledge a message, with `ack_policy: all` all messages before it too."""
+
+    name: str
+    consumer_sequence: int
+    stream_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """Never deliver a pending message again: it waits to be copied as a dead letter."""
+
+    name: str
+    stream_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class PassOver:
+    """Deliver no message up to `stream_sequence` any more: all of them were purged."""
+
+    name: str
+    stream_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Note that a run of messages was read, and is delivered behind later messages."""
+
+    name: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Deliver the held messages of a run no more."""
+
+    name: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetDeliveries:
+    """Forget the delivery counts of messages below `stream_sequence`, which are gone."""
+
+    name: str
+    stream_sequence: int
+
+
+Removal: TypeAlias = Purge | Expire | EnforceLimits | Release
+"""A command that only removes messages of the stream."""
+
+StreamCommand: TypeAlias = (
+    Publish | AtomicBatch | Skip | Delete | PurgeAll | Removal | RemoveDelayed | UpdateStream
+)
+
+ConsumerCommand: TypeAlias = (
+    CreateConsumer
+    | UpdateConsumer
+    | PauseConsumer
+    | DeleteConsumer
+    | ResetConsumer
+    | Deliver
+    | Acknowledge
+    | Terminate
+    | PassOver
+    | Hold
+    | LetGo
+    | ForgetDeliveries
+)
+
+Command: TypeAlias = StreamCommand | ConsumerCommand

@@ -1,0 +1,33 @@
+"""The proposer of one stream's commands, for compiled callers."""
+
+from libc.stdint cimport uint64_t
+
+from natsd.store.log.message_log cimport MessageLog
+from natsd.store.sequence_set cimport SequenceSet
+
+
+cdef class Proposer:
+    cdef object committer       # Committer
+    cdef MessageLog log
+    cdef readonly uint64_t proposed     # index of the last proposed command
+    cdef uint64_t last_change           # index of the last one that changed more than a tracker
+    cdef object staged          # deque: the stream's last sequence at each uncommitted command
+    cdef SequenceSet removed    # messages removed since the last command
+    cdef list caused            # consumers' changes that these removals caused
+    cdef list batch             # commands of the atomic batch that is being appended; or None
+
+    cdef int note_removed(self, uint64_t sequence) except -1
+    cdef tuple take_removed(self)
+    # Begin a publish: what was removed before is no part of it.
+    cdef int begin_publish(self) except -1
+    # Propose the publish, whose command contains `take_removed`.
+    cdef int end_publish(self, command) except -1
+    cdef int propose_caused(self) except -1
+    cdef int begin_batch(self) except -1
+    cdef int end_batch(self) except -1
+    cdef int hand_on(self, command) except -1
+    # The same for a change of a consumer's tracker, which is no part of the stream's files.
+    cdef int hand_on_entry(self, command) except -1
+    # Note that all commands up to `index` are committed. Returns the last stream sequence that is
+    # committed, or `before` if that did not change.
+    cdef uint64_t commit(self, uint64_t index, uint64_t before) except? 0

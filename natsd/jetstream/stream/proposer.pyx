@@ -1,0 +1,133 @@
+"""Proposer: the changes of one stream and its consumers, as commands in the order of the changes.
+
+    publish ─▶ begin_publish ─▶ applied ─▶ what it removed ─▶ Publish ────────────┐
+    any removal ─▶ note_removed … the end of the slice ─▶ Purge, Expire, Release ─┼─▶ the committer
+    a consumer's change ─▶ propose_entry … behind the removal that caused it ──────┤
+    every other change ─▶ propose ────────────────────────────────────────────────┘
+
+Promise
+- Every change becomes a part of one command, and commands keep the order of their changes: before
+  a command is handed on, the removals before it are.
+- A pending message that is removed is acknowledged by a command behind the one that removes it: a
+  replica that has only the first of them still delivers nothing that is gone.
+- The messages of an atomic batch, and what happens to the stream while a large one is appended in
+  slices, are one command.
+- Nothing that is not committed is written to the stream's files: `MessageLog.is_staged`.
+- A stream without a committer has no proposer (`StreamReaders.proposer`), and makes no commands.
+
+commands/commands.py has the commands; docs/architecture.md says who proposes which.
+"""
+
+from collections import deque
+
+from libc.stdint cimport uint64_t
+
+from natsd.store.log.message_log cimport MessageLog
+from natsd.store.sequence_set cimport SequenceSet
+
+from natsd.jetstream.commands.commands import AtomicBatch, PurgeAll, Release
+
+
+cdef class Proposer:
+    def __init__(self, committer not None, MessageLog log not None, uint64_t index):
+        """Propose to `committer`, a Committer, after the command with that index; 0: none."""
+        self.committer = committer
+        self.log = log
+        self.proposed = index
+        self.staged = deque()
+        self.removed = SequenceSet()
+        self.caused = []
+
+    def propose(self, command not None) -> None:
+        """Propose a command that was applied, after the removals made before it."""
+        self.begin_publish()
+        self.hand_on(command)
+
+    def propose_entry(self, command not None) -> None:
+        """Propose a change of a consumer's tracker, behind the removals that caused it."""
+        if self.removed.count:
+            self.caused.append(command)
+        else:
+            self.hand_on_entry(command)
+
+    def propose_removals(self, kind not None) -> None:
+        """Propose the messages removed since the last command as a command of that kind."""
+        if self.removed.count:
+            self.hand_on(kind(self.take_removed()))
+            self.propose_caused()
+
+    def emptied(self, uint64_t next_sequence) -> None:
+        """Propose that the stream was emptied at once."""
+        self.propose(PurgeAll(next_sequence))
+
+    def forget_staged(self) -> None:
+        """Forget removals and a batch that were not proposed: they were rolled back."""
+        self.removed.empty()
+        self.batch = None
+        self.propose_caused()
+
+    cdef int note_removed(self, uint64_t sequence) except -1:
+        self.log.is_staged = True
+        self.removed.add_run(sequence, sequence)
+        return 0
+
+    cdef tuple take_removed(self):
+        cdef tuple runs = ()
+        if self.removed.count:
+            runs = tuple(self.removed.runs())
+            self.removed.empty()
+        return runs
+
+    cdef int begin_publish(self) except -1:
+        if self.removed.count:
+            self.propose_removals(Release)
+        return 0
+
+    cdef int end_publish(self, command) except -1:
+        self.hand_on(command)
+        return self.propose_caused()
+
+    cdef int propose_caused(self) except -1:
+        cdef list caused = self.caused
+        if caused:
+            self.caused = []
+            for command in caused:
+                self.hand_on_entry(command)
+        return 0
+
+    cdef int begin_batch(self) except -1:
+        self.begin_publish()
+        assert self.batch is None
+        self.batch = []
+        return 0
+
+    cdef int end_batch(self) except -1:
+        cdef list batch = self.batch
+        self.begin_publish()
+        self.batch = None
+        if batch:
+            self.hand_on(AtomicBatch(tuple(batch)))
+        return 0
+
+    cdef int hand_on(self, command) except -1:
+        if self.batch is None:
+            self.log.is_staged = True
+            self.last_change = self.proposed + 1
+        return self.hand_on_entry(command)
+
+    cdef int hand_on_entry(self, command) except -1:
+        if self.batch is not None:
+            self.batch.append(command)
+            return 0
+        self.proposed += 1
+        self.staged.append(self.log.edges.last)
+        self.log.applied_index = self.proposed
+        self.committer.propose(command)
+        return 0
+
+    cdef uint64_t commit(self, uint64_t index, uint64_t before) except? 0:
+        while self.staged and self.proposed - len(self.staged) < index:
+            before = self.staged.popleft()
+        if index >= self.last_change and self.removed.count == 0 and self.batch is None:
+            self.log.is_staged = False
+        return before

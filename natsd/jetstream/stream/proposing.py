@@ -1,0 +1,61 @@
+"""What makes a stream propose its changes to a committer, as the leader of its replicas.
+
+Every change is proposed where it is made, in the turn in which it is made:
+
+    publishes, batches, skips          publish.pyx, atomic_batches.pyx
+    removals                           the store says why after each slice (`LogStore.on_removed`)
+    delayed messages that are gone     schedules/delays.py
+    configurations                     stream.py, consumer/consumer.py, consumer/lifecycle.py
+    deliveries, acknowledgements       the consumer's tracker (`ConsumerTracker.on_entry`)
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from natsd.jetstream.commands.commands import (
+    Command,
+    Delete,
+    EnforceLimits,
+    Expire,
+    Purge,
+    Runs,
+)
+from natsd.jetstream.commands.committer import Committer
+from natsd.jetstream.stream.state import Proposer
+from natsd.store.store import RemovalCause
+
+if TYPE_CHECKING:
+    from natsd.jetstream.stream.stream import Stream
+
+COMMANDS: Final[dict[RemovalCause, Callable[[Runs], Command]]] = {
+    RemovalCause.DELETED: partial(Delete, is_erased=False),
+    RemovalCause.ERASED: partial(Delete, is_erased=True),
+    RemovalCause.PURGED: Purge,
+    RemovalCause.EXPIRED: Expire,
+    RemovalCause.OVER_LIMIT: EnforceLimits,
+}
+
+
+def begin_proposing(stream: "Stream", committer: Committer, index: int = 0) -> None:
+    """Propose every change of the stream from now on; all earlier changes are committed.
+
+    `index` is that of the last command before. Nothing is shown that is not committed.
+    """
+    proposer = Proposer(committer, stream.readers.log, index)
+    stream.readers.begin_proposing(proposer)
+
+    def removed(cause: RemovalCause) -> None:
+        proposer.propose_removals(COMMANDS[cause])
+
+    stream.store.on_removed = removed
+    for consumer in stream.consumers.values():
+        consumer.begin_proposing()
+
+
+def end_proposing(stream: "Stream") -> None:
+    """Propose nothing any more; what is there is shown once it is durable."""
+    stream.store.on_removed = None
+    for consumer in stream.consumers.values():
+        consumer.store.tracker.on_entry = None
+    stream.readers.begin_proposing(None)
