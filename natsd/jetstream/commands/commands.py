@@ -18,8 +18,9 @@ Source: RAFT's replicated state machine (Ongaro and Ousterhout, 2014, section 2)
 entry operations in `jetstream_cluster.go` (`streamMsgOp`, `purgeStreamOp`, `updateDeliveredOp`, …).
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 Runs: TypeAlias = tuple[tuple[int, int], ...]
 """Stream sequences as ascending runs (first, last), both included."""
@@ -27,8 +28,7 @@ Runs: TypeAlias = tuple[tuple[int, int], ...]
 # Commands that change messages
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Struct, frozen=True):
     """A message under its sequence; `removed` are the messages that it replaces.
 
     `is_skipped`: no consumer wants it, so that only its sequence is used up. `is_delayed`: it waits
@@ -47,72 +47,62 @@ class Publish:
     removed: Runs = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AtomicBatch:
+class AtomicBatch(Struct, frozen=True):
     """Commands of which a replica stores all or none: the messages of an atomic batch."""
 
     commands: tuple["Command", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(Struct, frozen=True):
     """Use up all sequences up to `last` without a message: a mirror's origin has none there."""
 
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     """Remove messages that a client deleted; `is_erased`: overwrite their bytes too."""
 
     removed: Runs
     is_erased: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
+class Purge(Struct, frozen=True):
     """Remove messages that a purge matched: those of one slice of its work."""
 
     removed: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeAll:
+class PurgeAll(Struct, frozen=True):
     """Remove all messages; the next message gets `next_sequence`."""
 
     next_sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Expire:
+class Expire(Struct, frozen=True):
     """Remove messages that are past `max_age` or their own lifetime."""
 
     removed: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class EnforceLimits:
+class EnforceLimits(Struct, frozen=True):
     """Remove messages beyond a limit that was lowered, or not enforced at once."""
 
     removed: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """Remove messages that no consumer needs any more (work-queue and interest retention)."""
 
     removed: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveDelayed:
+class RemoveDelayed(Struct, frozen=True):
     """Remove delayed messages by their numbers: published, deleted or purged."""
 
     removed: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateStream:
+class UpdateStream(Struct, frozen=True):
     """Give the stream a complete new configuration, as JSON."""
 
     config: bytes
@@ -121,8 +111,7 @@ class UpdateStream:
 # Commands that change consumers
 
 
-@dataclass(frozen=True, slots=True)
-class CreateConsumer:
+class CreateConsumer(Struct, frozen=True):
     """Create a consumer that delivers from `next_sequence` on.
 
     `config` is complete, as JSON. `resume`: up to there only the last message of each subject is
@@ -136,39 +125,34 @@ class CreateConsumer:
     resume: int
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateConsumer:
+class UpdateConsumer(Struct, frozen=True):
     """Give a consumer a complete new configuration, as JSON."""
 
     name: str
     config: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PauseConsumer:
+class PauseConsumer(Struct, frozen=True):
     """Have a consumer deliver nothing before `until_ns`; a past time resumes it."""
 
     name: str
     until_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteConsumer:
+class DeleteConsumer(Struct, frozen=True):
     """Delete a consumer."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ResetConsumer:
+class ResetConsumer(Struct, frozen=True):
     """Forget all deliveries and acknowledgements; deliver from `next_sequence` on."""
 
     name: str
     next_sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(Struct, frozen=True):
     """Note the `count`-th delivery of a message; a NAK's delay or +WPI moves `time_ns`."""
 
     name: str
@@ -178,8 +162,7 @@ class Deliver:
     time_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(Struct, frozen=True):
     """Acknowledge a message, with `ack_policy: all` all messages before it too."""
 
     name: str
@@ -187,24 +170,21 @@ class Acknowledge:
     stream_sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Terminate:
+class Terminate(Struct, frozen=True):
     """Never deliver a pending message again: it waits to be copied as a dead letter."""
 
     name: str
     stream_sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class PassOver:
+class PassOver(Struct, frozen=True):
     """Deliver no message up to `stream_sequence` any more: all of them were purged."""
 
     name: str
     stream_sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Note that a run of messages was read, and is delivered behind later messages."""
 
     name: str
@@ -212,8 +192,7 @@ class Hold:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class LetGo:
+class LetGo(Struct, frozen=True):
     """Deliver the held messages of a run no more."""
 
     name: str
@@ -221,8 +200,7 @@ class LetGo:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetDeliveries:
+class ForgetDeliveries(Struct, frozen=True):
     """Forget the delivery counts of messages below `stream_sequence`, which are gone."""
 
     name: str

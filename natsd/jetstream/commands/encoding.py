@@ -21,7 +21,7 @@ Promise
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, get_type_hints
 
 from natsd.jetstream.commands import commands as c
@@ -203,8 +203,8 @@ def _codecs(kind: type[Command]) -> tuple[tuple[str, Codec], ...]:
     """Return the codec of each field. Times (`…_ns`) are signed, other numbers are not."""
     types = get_type_hints(kind)
     return tuple(
-        (each.name, BY_TYPE.get(types[each.name]) or _codec_of_number(each.name))
-        for each in fields(kind)
+        (name, BY_TYPE.get(types[name]) or _codec_of_number(name))
+        for name in kind.__struct_fields__
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -29,8 +28,8 @@ def runs_of(chosen: set[int]) -> Runs:
     return tuple(runs)
 
 
-def values(kind: type[Command], name: str, annotation: str) -> st.SearchStrategy[Any]:
-    if annotation == "Runs" or name == "removed":
+def values(name: str) -> st.SearchStrategy[Any]:
+    if name == "removed":
         return sequences.map(runs_of)
     if name.startswith("is_"):
         return st.booleans()
@@ -42,9 +41,7 @@ def values(kind: type[Command], name: str, annotation: str) -> st.SearchStrategy
 
 
 def commands_of(kind: type[Command]) -> st.SearchStrategy[Any]:
-    return st.builds(
-        kind, **{each.name: values(kind, each.name, str(each.type)) for each in fields(kind)}
-    )
+    return st.builds(kind, **{name: values(name) for name in kind.__struct_fields__})
 
 
 SIMPLE = [kind for kind in KINDS.values() if kind is not c.AtomicBatch]
