@@ -33,7 +33,7 @@ from natsd.store.block.blocks import MsgBlock
 from natsd.store.block.stored_blocks import NEW_SUFFIX, RandomBytes, Read, StoredBlock, StoredBlocks
 from natsd.store.codec.records import StoredMessage
 from natsd.store.commit.commits import FileCommits
-from natsd.store.commit.committer import BUFFERED_BYTES_MAX, BUFFERED_MSGS_MAX, Sync
+from natsd.store.commit.committer import Sync
 from natsd.store.commit.volume import Volume
 from natsd.store.crypto.keys import (
     ENCRYPTING_FILE,
@@ -76,6 +76,8 @@ LARGE_BLOCK_BYTES = 8 << 20
 MEDIUM_BLOCK_BYTES = 4 << 20
 ENCRYPTED_BLOCK_BYTES = 2 << 20
 SMALL_BLOCK_BYTES = 32_000
+BUFFERED_BYTES_MAX = 128 << 20
+BUFFERED_MSGS_MAX = 100_000
 
 _logger = logging.getLogger(__name__)
 
@@ -127,7 +129,15 @@ class FileStore(LogStore):
         self._blocks = blocks
         self._cache = BlockCache(volume, log, blocks, self._note_lost)
         self._care = Compactor(volume, log, blocks, self._cache, compress=options.compress)
-        self._commits = FileCommits(volume, log, blocks, self._care, number=recovered.commit_number)
+        self._commits = FileCommits(
+            volume,
+            log,
+            blocks,
+            self._care,
+            number=recovered.commit_number,
+            buffered_bytes_max=options.buffered_bytes_max,
+            buffered_msgs_max=options.buffered_msgs_max,
+        )
         self._index = CheckpointWriter(
             volume,
             log,
@@ -139,12 +149,7 @@ class FileStore(LogStore):
         )
         self._make_frozen = partial(FrozenStore, volume, log, blocks, self._commits, self._care)
         self._care.commits, self._care.index = self._commits, self._index
-        volume.committer.attach(
-            self._commits,
-            sync=options.sync,
-            buffered_bytes_max=options.buffered_bytes_max,
-            buffered_msgs_max=options.buffered_msgs_max,
-        )
+        volume.committer.attach(self._commits, sync=options.sync)
 
     @classmethod
     async def open(
@@ -271,12 +276,12 @@ class FileStore(LogStore):
     @property
     def is_over_limit(self) -> bool:
         """Whether more data is uncommitted than may be; see Store."""
-        return self._volume.committer.is_over_limit(self._commits)
+        return self._commits.is_over_limit
 
     async def room(self) -> None:
         """Wait until no more data is uncommitted than may be; see Store."""
         self._check_open()
-        await self._volume.committer.room(self._commits)
+        await self._commits.room()
 
     async def truncate(self, sequence: int) -> None:
         """Remove all messages above `sequence`; see Store.

@@ -3,10 +3,11 @@
 import struct
 from pathlib import Path
 
+from natsd.store.commit.commits import CommitSource
 from natsd.store.commit.committer import Committer
 from natsd.store.disk.disk import Disk
 from natsd.store.errors import StoreError, StoreFull
-from natsd.store.wal.entries import CommitSource, Extent, grown_allocation
+from natsd.store.wal.entries import Extent, grown_allocation
 
 PIECE = struct.Struct("<IIQ")  # source + 1, number, a value that depends on both
 BLOCK_BYTES_MAX = 1 << 20
@@ -37,8 +38,6 @@ class Pieces(CommitSource):
     def append(self, count: int = 1) -> None:
         """Append `count` pieces, which wait for a commit."""
         self.appended += count
-        self.buffered_msgs = self.appended - self.written
-        self.buffered_bytes = self.buffered_msgs * PIECE.size
 
     def take_extent(self) -> Extent | None:
         """Return an extent with all pieces that wait, or None."""
@@ -58,11 +57,10 @@ class Pieces(CommitSource):
         self.written = self.taken
         self._ends.append(self.written)
         self._new_in = None
-        self.append(0)
 
-    def on_disk(self, commits: int) -> None:
-        """Note that the pieces of the first `commits` commits are on disk."""
-        self.acknowledged = self._ends[commits - 1]
+    def on_disk(self, writes: int) -> None:
+        """Note that the pieces of the first `writes` extents are on disk."""
+        self.acknowledged = self._ends[writes - 1]
 
     def failed(self, error: StoreError) -> None:
         """Drop the pieces that wait; after StoreFull the source has no space."""
@@ -70,7 +68,6 @@ class Pieces(CommitSource):
         self.appended = self.taken = self.written
         self._allocated = 0
         self.has_space = not isinstance(error, StoreFull)
-        self.append(0)
 
     def resumed(self) -> None:
         """Note that there is space again."""

@@ -5,16 +5,19 @@ See docs/store.md.
 
 import asyncio
 import contextlib
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
 from natsd.store.commit.volume import Volume
 from natsd.store.crypto.keys import OperatorKeys
-from natsd.store.errors import KeyMissing, KeyWrong, MessageDamaged, StoreClosed
+from natsd.store.errors import KeyMissing, KeyWrong, MessageDamaged, StoreClosed, StoreReadOnly
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.recovery.index_db import INDEX_NAME
 from natsd.store.store import Limits
+from tests.store.faulty_disk import FaultyDisk
 from tests.store.test_file_store_model import everything
 from tests.waiting import eventually_within
 
@@ -70,6 +73,34 @@ async def test_what_is_not_committed_is_counted_after_a_start(
         store.append("orders", None, bytes(100), 1)
     assert store._commits.buffered_bytes > 300
     await store.close()
+
+
+async def test_what_is_not_committed_is_bounded(volume: Volume) -> None:
+    """Publishers wait for room above `max_buffered_msgs` or `max_buffered_size`."""
+    by_messages, by_bytes = FileOptions(buffered_msgs_max=10), FileOptions(buffered_bytes_max=2000)
+    for options, count in ((by_messages, 11), (by_bytes, 12)):
+        store = await open_store(volume, options)
+        while not store.is_over_limit:
+            store.append("orders", None, bytes(130), 1)
+        assert store.log.last_sequence - store.durable_sequence == count
+        await store.room()
+        assert not store.is_over_limit
+        await store.room()
+        await store.close()
+
+
+async def test_nobody_waits_for_room_in_a_store_that_cannot_be_written() -> None:
+    disk = FaultyDisk()
+    volume = Volume.open(disk, Path("/"), os.urandom, loop=asyncio.get_running_loop())
+    store = await open_store(volume, FileOptions(buffered_msgs_max=1))
+    disk.fail("pwrite", errno.EIO, path="000001.blk")
+    store.append("orders", None, b"", 1)
+    store.append("orders", None, b"", 1)
+    await store.room()
+    assert isinstance(store.write_error, StoreReadOnly)
+    await store.room()
+    await store.close()
+    await volume.close()
 
 
 async def test_very_many_subjects_that_end_at_once_are_forgotten_in_steps(volume: Volume) -> None:

@@ -357,7 +357,7 @@ async def test_out_of_space_takes_back_and_goes_on(tmp_path: Path) -> None:
         store.append("a", None, b"refused at once", 3000)
     machine.disk.capacity_bytes = None
     committer = store._volume.committer
-    committer._look_for_space(committer._attached[store._commits])
+    committer._look_for_space(store._commits)
     while store._commits.error is not None:  # noqa: ASYNC110 - takes a few turns
         await asyncio.sleep(0)
     assert store.state() == before

@@ -1,29 +1,25 @@
-"""The declarations of attached.pyx."""
+"""The declarations of commit_source.pyx."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 
 
 cpdef enum State:
     IDLE = 0
-    OUT = 1                     # an extent of it is being written
-    FULL = 2                    # the store is out of space
+    OUT = 1                     # an extent is being written
+    FULL = 2                    # space, a descriptor or memory is lacking
     DEAD = 3                    # nothing will be written any more
 
 
-cdef class CommitSourceState:
-    cdef readonly object source
+cdef class CommitSource:
     cdef readonly bint is_synced_at_once
-    cdef readonly int64_t buffered_bytes_max
-    cdef readonly int64_t buffered_msgs_max
-    cdef public State state
-    cdef public object error    # StoreError that led to FULL or DEAD
-    cdef readonly uint64_t commits
-    cdef public object probe    # (file, offset, size) of the write that found no space
+    cdef readonly uint64_t writes       # number of extents that were written
+    cdef public State commit_state
+    cdef public object error            # StoreError that led to FULL or DEAD, or None
+    cdef public object probe            # (file, offset, size) of the write that found no space
     cdef public bint is_probing
-    cdef public list waiters
 
-
-cdef class CommitBatch:
-    cdef readonly list taken
-    cdef readonly int64_t journal_bytes_max
-    cdef public bint is_in_journal
+    cpdef take_extent(self)
+    cpdef committed(self)
+    cpdef on_disk(self, uint64_t writes)
+    cpdef failed(self, error)
+    cpdef resumed(self)

@@ -1,10 +1,30 @@
-"""The committer's sources: the state of each, and the answers that it gets.
+"""CommitSource: a store that has something to write, and its state for the committer.
 
-    IDLE ──take──▶ OUT ──commit──▶ IDLE        FULL: the store is out of space
-                    └──failed──▶ FULL, DEAD    DEAD: nothing will be written any more
+A store that has something to write calls `Committer.dirty(source)`. Later the committer serves it:
 
-A CommitBatch is a set of extents on their way to their files and, unless they are large, to the
-journal.
+    store (a CommitSource)                      committer
+    take_extent() ─────────────── Extent ─────> worker thread: allocate, pwrite, sync
+      goes on filling a buffer                   (or, with many others, in the volume's journal)
+      of its own meanwhile
+    committed()  <── written; with `sync_interval: always` also on disk: acknowledge
+    on_disk(n)   <── the first n extents are on disk: remove, overwrite, unlink
+    failed(e)    <── nothing of the extent counts: roll back
+
+    IDLE ──take_extent──▶ OUT ──acknowledge──▶ IDLE    FULL: waits until there is space again
+     │                     │                                 │
+     └──────failed─────────┴──▶ FULL, DEAD                   └──resumed──▶ IDLE
+
+Promise
+- At most one extent of a source is out at a time. Each is answered by exactly one call, of
+  `committed` or of `failed`, on the thread that runs the committer.
+- The committer reads `data` in another thread until that call: the bytes must neither move nor
+  change. It drops its reference a little after the call.
+- Before `failed(StoreFull)` the file was cut back to `offset`: it is as it was before the extent.
+  The committer looks for space by itself and calls `resumed()` once there is some; until then it
+  takes no extent.
+- After `failed(StoreReadOnly)` nothing is known about the file from `offset` on, and nothing is
+  written for this source until it is opened again. The call can come while no extent is out: if a
+  sync on the timer or a checkpoint failed, or if the store itself called `Committer.fail`.
 
 This is compiled because a thousand streams may commit at once: the event loop's work for each of
 them is here, in file_commits.pyx and in the log.
@@ -12,110 +32,91 @@ them is here, in file_commits.pyx and in the log.
 
 import logging
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport uint64_t
 
 from natsd.store.wal.entries cimport Extent, add_writing
 
 _logger = logging.getLogger("natsd.store.commit.committer")
 
 
-cdef class CommitSourceState:
-    """A source with its commit state."""
+cdef class CommitSource:
+    """A source of extents; subclasses override `take_extent` and the answers that they need."""
 
-    def __init__(
-        self, source, bint is_synced_at_once, int64_t buffered_bytes_max, int64_t buffered_msgs_max
-    ):
-        self.source = source
+    def __cinit__(self, *arguments, **named):
+        self.commit_state = IDLE
+
+    cpdef take_extent(self):
+        """Return the extent to write now; None if there is none."""
+        raise NotImplementedError
+
+    cpdef committed(self):
+        """Note that the extent is written: its messages may be acknowledged."""
+        raise NotImplementedError
+
+    cpdef on_disk(self, uint64_t writes):
+        """Note that the first `writes` extents are on disk: what they replace may go."""
+
+    cpdef failed(self, error):
+        """Note that the extent, if one is out, is not written.
+
+        `error` is StoreFull (roll back and go on later) or StoreReadOnly.
+        """
+        raise NotImplementedError
+
+    cpdef resumed(self):
+        """Note that there is space again after a StoreFull."""
+
+    # Calls of the committer
+
+    def join(self, bint is_synced_at_once) -> None:
+        """Set whether the source is acknowledged only once its bytes are synced."""
         self.is_synced_at_once = is_synced_at_once
-        self.buffered_bytes_max = buffered_bytes_max
-        self.buffered_msgs_max = buffered_msgs_max
-        self.state = IDLE
-        self.waiters = []
 
     def take(self):
         """Return the source's next extent, which makes it OUT; None: nothing to write now."""
-        cdef Extent extent = self.source.take_extent()
+        cdef Extent extent = self.take_extent()
         if extent is not None:
-            self.state = OUT
+            self.commit_state = OUT
         return extent
 
-    def commit(self, bint is_on_disk) -> None:
-        """Tell the source that its extent is written, and with `is_on_disk` that it is durable.
+    def acknowledge(self, bint is_on_disk) -> None:
+        """Answer the extent that is out: it is written, and with `is_on_disk` durable.
 
         Does nothing if the source is not OUT any more: a sync of its file failed, and it was told.
         """
-        if self.state != OUT:
+        if self.commit_state != OUT:
             return
-        self.state = IDLE
-        self.commits += 1
-        self.answer(self.source.committed)
-        if is_on_disk:
-            self.answer(self.source.on_disk, self.commits)
-        if self.waiters:
-            self.wake()
+        self.commit_state = IDLE
+        self.writes += 1
+        try:
+            self.committed()
+            if is_on_disk:
+                self.on_disk(self.writes)
+        except Exception:
+            self.broke()
 
     def answer(self, callback, *what) -> None:
-        """Call a source's callback; an exception must not keep others from their answers."""
+        """Call `failed`, `resumed` or `on_disk`, which must not keep others from their answers."""
         try:
             callback(*what)
         except Exception:
-            _logger.exception("a store failed to take the answer to its commit")
-            self.state = DEAD
+            self.broke()
 
-    @property
-    def is_over_limit(self) -> bool:
-        """Whether more is waiting than the source may buffer."""
-        return (
-            self.source.buffered_bytes > self.buffered_bytes_max
-            or self.source.buffered_msgs > self.buffered_msgs_max
-        )
-
-    def wake(self) -> None:
-        """Resume the waiters, unless too much is still buffered and can be written."""
-        if self.is_over_limit and self.state in (IDLE, OUT):
-            return
-        waiters, self.waiters = self.waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+    def broke(self) -> None:
+        """Log the exception of an answer, and write nothing of the source any more."""
+        _logger.exception("a store failed to take the answer to its commit")
+        self.commit_state = DEAD
 
 
-cdef class CommitBatch:
-    """A set of extents that are written together; `taken` lists (CommitSourceState, Extent)."""
-
-    def __init__(self, list taken not None, int64_t journal_bytes_max):
-        self.taken = taken
-        self.journal_bytes_max = journal_bytes_max
-
-    def add_writing(self, job) -> None:
-        """Add the writing of each extent to the job, each as a part of its own."""
-        cdef Extent extent
-        for _, extent in self.taken:
-            job.begin_part()
-            add_writing(job, extent)
-        job.end_parts()
-
-    def small(self) -> list:
-        """Return the extents for the journal; larger ones are synced, not written twice."""
-        cdef Extent extent
-        cdef CommitSourceState attached
-        cdef list small = []
-        for attached, extent in self.taken:
-            if extent.size <= self.journal_bytes_max:
-                small.append((attached, extent))
-        return small
-
-    def commit_journaled(self) -> list:
-        """Answer the extents in the journal, which is on disk; return the others."""
-        cdef Extent extent
-        cdef CommitSourceState attached
-        cdef list large = []
-        for attached, extent in self.taken:
-            if extent.size <= self.journal_bytes_max:
-                attached.commit(True)
-            else:
-                large.append((attached, extent))
-        return large
+def idle_sources(dirty not None) -> tuple:
+    """Return the idle ones of the dirty sources: (synced at once, synced later)."""
+    cdef CommitSource source
+    cdef list at_once = []
+    cdef list later = []
+    for source in dirty:
+        if source.commit_state == IDLE:
+            (at_once if source.is_synced_at_once else later).append(source)
+    return at_once, later
 
 
 def write_extent(job, Extent extent not None) -> None:
@@ -123,12 +124,19 @@ def write_extent(job, Extent extent not None) -> None:
     add_writing(job, extent)
 
 
-def idle_sources(dict dirty not None) -> tuple:
-    """Return the idle ones of the dirty sources: (synced at once, synced later)."""
-    cdef CommitSourceState attached
-    cdef list at_once = []
-    cdef list later = []
-    for attached in dirty.values():
-        if attached.state == IDLE:
-            (at_once if attached.is_synced_at_once else later).append(attached)
-    return at_once, later
+def write_parts(job, list taken not None) -> None:
+    """Add the writing of each (source, extent) to a job, each as a part of its own."""
+    cdef Extent extent
+    for _, extent in taken:
+        job.begin_part()
+        add_writing(job, extent)
+    job.end_parts()
+
+
+def still_out(list taken not None) -> list:
+    """Return the (source, extent) pairs whose source still waits for its answer.
+
+    The others were told that a sync of their file failed.
+    """
+    cdef CommitSource source
+    return [(source, extent) for source, extent in taken if source.commit_state == OUT]

@@ -16,10 +16,11 @@ Promise
 - A store with nothing to write has nothing in progress and keeps nothing in memory for it.
 
 This is compiled because a thousand streams may commit at once: the event loop's work for each of
-them is here, in attached.pyx and in the log.
+them is here, in commit_source.pyx and in the log.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 
 cimport cython
@@ -30,7 +31,7 @@ from natsd.store.log.message_log cimport TransactionalLog
 from natsd.store.wal.entries cimport Extent
 
 from natsd.store.disk.disk import is_transient
-from natsd.store.errors import StoreFull, StoreReadOnly
+from natsd.store.errors import StoreError, StoreReadOnly
 from natsd.store.wal.entries import grown_allocation
 
 RETRY_S = 1.0   # seconds until opening a block's file is tried again
@@ -44,21 +45,6 @@ cdef class Part:
     cdef object stored
     cdef BlockExtent logical
     cdef Extent extent
-
-
-@cython.no_gc
-@cython.freelist(64)
-cdef class Commit:
-    """The commit that is being written; its parts are written one after the other."""
-
-    cdef uint64_t number
-    cdef uint64_t last_sequence
-    cdef list parts
-    cdef Py_ssize_t written                 # number of written parts
-
-    cdef Part next_part(self):
-        """Return the part to be written next."""
-        return <Part> self.parts[self.written]
 
 
 class Durable:
@@ -79,14 +65,13 @@ class Durable:
         self.erased = erased
 
 
-cdef class FileCommits:
-    """The commits of one open FileStore, which creates it. A CommitSource."""
+cdef class FileCommits(CommitSource):
+    """The commits of one open FileStore, which creates it."""
 
     cdef readonly TransactionalLog log
     cdef readonly object blocks
     cdef readonly uint64_t durable_sequence
     cdef readonly uint64_t number           # of the last written commit
-    cdef readonly object error              # StoreError, or None
     cdef readonly uint64_t failures         # number of rollbacks
     cdef readonly int pauses                # > 0: no extent is taken
     cdef readonly set erasing               # numbers of commits whose erasures are not finished
@@ -98,18 +83,24 @@ cdef class FileCommits:
     cdef object _volume
     cdef object _committer
     cdef object _aftermath
-    cdef Commit _commit
-    cdef uint64_t _answers
-    cdef object _waiting_for_disk           # deque of (answers, Durable)
+    # The commit that is being written, with the number after `number`; its parts are written one
+    # after the other.
+    cdef list _parts                        # None: no commit is being written
+    cdef Py_ssize_t _num_written            # number of written parts
+    cdef uint64_t _last_sequence            # last sequence of the commit
+    cdef object _waiting_for_disk           # deque of (writes, Durable)
     cdef dict _waiters
     cdef object _preparing                  # StoredBlock whose file is being created, or None
     cdef bint _is_closing
     cdef bint _wants_mark
     cdef set _tasks
     cdef list _orphans                      # begun blocks that were rolled back
+    cdef uint64_t _buffered_bytes_max
+    cdef uint64_t _buffered_msgs_max
 
     def __init__(
-        self, volume, TransactionalLog log not None, blocks, aftermath, *, uint64_t number
+        self, volume, TransactionalLog log not None, blocks, aftermath, *, uint64_t number,
+        uint64_t buffered_bytes_max, uint64_t buffered_msgs_max,
     ):
         self.log = log
         self.blocks = blocks
@@ -123,6 +114,8 @@ cdef class FileCommits:
         self._waiters = {}
         self._tasks = set()
         self._orphans = []
+        self._buffered_bytes_max = buffered_bytes_max
+        self._buffered_msgs_max = buffered_msgs_max
 
     # Interface to the store
 
@@ -141,11 +134,19 @@ cdef class FileCommits:
         return total
 
     @property
-    def buffered_msgs(self) -> int:
-        """Messages appended and not committed."""
-        if self.log.edges.last <= self.durable_sequence:
-            return 0
-        return self.log.edges.last - self.durable_sequence
+    def is_over_limit(self) -> bool:
+        """Whether more bytes or messages are uncommitted than may be."""
+        cdef uint64_t last = self.log.edges.last
+        if last > self.durable_sequence + self._buffered_msgs_max:
+            return True
+        return self.buffered_bytes > self._buffered_bytes_max
+
+    async def room(self):
+        """Wait until the log is within its limit, or nothing can be written."""
+        with contextlib.suppress(StoreError):
+            while self.is_over_limit and self.error is None:
+                self.changed()
+                await self._until_written(self.number + 1)
 
     def changed(self) -> None:
         """Note that the log has changed, so that the committer asks for an extent."""
@@ -156,8 +157,8 @@ cdef class FileCommits:
         cdef uint64_t number = self.number
         if self.error is not None:
             raise self.error
-        if self._commit is not None:
-            number = self._commit.number
+        if self._parts is not None:
+            number += 1
         if self.log.is_dirty:
             number += 1
         if number > self.number:
@@ -193,7 +194,7 @@ cdef class FileCommits:
         """Wait until all commits are on disk and the work that they allow is handed on."""
         while self._waiting_for_disk:
             await self._settle_files()
-            self.on_disk(self._answers)
+            self.on_disk(self.writes)
 
     async def settled(self):
         """Wait until all commits are on disk, whatever `sync_interval` is.
@@ -215,6 +216,7 @@ cdef class FileCommits:
 
     def give_up(self, error) -> None:
         """End all writing, while no extent is out, and raise `error` for the waiters."""
+        self.commit_state = DEAD
         if self.error is None:
             self.error = error
         waiters, self._waiters = self._waiters, {}
@@ -228,8 +230,8 @@ cdef class FileCommits:
         """
         self.pauses += 1
         try:
-            while self._commit is not None and self.error is None:
-                await self._until_written(self._commit.number)
+            while self._parts is not None and self.error is None:
+                await self._until_written(self.number + 1)
         except BaseException:
             self.resume()
             raise
@@ -241,18 +243,14 @@ cdef class FileCommits:
 
     # Interface to the committer
 
-    def take_extent(self):
+    cpdef take_extent(self):
         """Return the next extent to write; None if there is none now. See CommitSource."""
         cdef Part part
         if self.error is not None:
             return None
-        if self._commit is None:
-            if self.pauses:
-                return None
-            self._begin()
-            if self._commit is None:
-                return None
-        part = self._commit.next_part()
+        if self._parts is None and (self.pauses or not self._begin()):
+            return None
+        part = <Part> self._parts[self._num_written]
         if part.stored.file is None:
             if self._preparing is not part.stored:
                 self._preparing = part.stored
@@ -260,6 +258,31 @@ cdef class FileCommits:
             return None
         part.extent = self._extent(part)
         return part.extent
+
+    cdef bint _begin(self) except -1:
+        """Take the log's changes as the next commit; return whether there are any."""
+        cdef Part part
+        cdef bint erases = self.log.erasures.count > 0
+        cdef list taken = self.log.take(
+            self.number + 1, force=self._wants_mark, closing=self._is_closing and self._wants_mark
+        )
+        if not taken:
+            return False
+        self._wants_mark = False
+        self._last_sequence = self.log.edges.last
+        self._num_written = 0
+        self._parts = []
+        for block, extent in taken:
+            part = Part()
+            part.stored = self.blocks[block]
+            part.logical = extent
+            self._parts.append(part)
+        if erases:
+            self.erasing.add(self.number + 1)
+        if self.at_commit is not None:
+            at_commit, self.at_commit = self.at_commit, None
+            self._at_written = at_commit(self.number + 1)
+        return True
 
     cdef Extent _extent(self, Part part):
         """Return the extent that appends the part to its block's file.
@@ -279,80 +302,35 @@ cdef class FileCommits:
             extent.new_in = self.blocks.directory
         return extent
 
-    cdef int _written(self, Part part) except -1:
-        """Note that the part is written to its file."""
-        cdef object stored = part.stored
+    cpdef committed(self):
+        """Note that the extent is written; the commit counts once all of its parts are."""
+        cdef Part part = <Part> self._parts[self._num_written]
         cdef Extent extent = part.extent
+        cdef object stored = part.stored
         stored.physical_end = extent.offset + extent.size
         if extent.allocate_to:
             stored.allocated = max(stored.allocated, extent.allocate_to)
         if extent.new_in is not None:
             stored.is_named = True
-        return 0
-
-    def _begin(self) -> None:
-        """Take the log's changes as the next commit, if there are any."""
-        cdef Commit commit
-        cdef Part part
-        cdef MsgBlock block
-        cdef BlockExtent extent
-        cdef uint64_t number = self.number + 1
-        cdef bint erases = self.log.erasures.count > 0
-        cdef list taken = self.log.take(
-            number, force=self._wants_mark, closing=self._is_closing and self._wants_mark
-        )
-        if not taken:
-            return
-        self._wants_mark = False
-        commit = Commit()
-        commit.number = number
-        commit.last_sequence = self.log.edges.last
-        commit.parts = []
-        for block, extent in taken:
-            part = Part()
-            part.stored = self.blocks[block]
-            part.logical = extent
-            commit.parts.append(part)
-        self._commit = commit
-        if erases:
-            self.erasing.add(number)
-        if self.at_commit is not None:
-            at_commit, self.at_commit = self.at_commit, None
-            self._at_written = at_commit(number)
-
-    def committed(self) -> None:
-        """Note that the extent is written; the commit counts once all of its parts are."""
-        cdef Commit commit = self._commit
-        cdef Part part = commit.next_part()
-        assert part.extent is not None
-        self._written(part)
-        commit.written += 1
-        self._answers += 1
-        if commit.written < len(commit.parts):
+        self._num_written += 1
+        if self._num_written < len(self._parts):
             self.changed()
-            return
-        self._commit = None
-        self._finish(commit)
+        else:
+            self._finish()
 
-    cdef int _finish(self, Commit commit) except -1:
+    cdef int _finish(self) except -1:
         """Make a written commit count, and answer those that wait for it."""
+        cdef list parts = self._parts
         cdef list gone = self.log.committed()
-        cdef list begun = self._begun(commit)
-        cdef object erased = None
-        self.number = commit.number
-        self.durable_sequence = commit.last_sequence
+        self._parts = None
+        self.number += 1
+        self.durable_sequence = self._last_sequence
         if self._at_written is not None:
             at_written, self._at_written = self._at_written, None
             at_written()
-        if self.log.erased.count:
-            erased = self.log.erased.copy()
-            self.log.erased.clear()
-        if gone or begun or erased is not None:
-            gone = [self.blocks[block] for block in gone]
-            durable = Durable(commit.number, bool(begun), gone, self._full(begun), erased)
-            self._waiting_for_disk.append((self._answers, durable))
+        self._defer(parts, gone)
         if self._waiters:
-            waiter = self._waiters.pop(commit.number, None)
+            waiter = self._waiters.pop(self.number, None)
             if waiter is not None:
                 waiter.set_result(None)
         self._aftermath.committed()
@@ -362,10 +340,19 @@ cdef class FileCommits:
             self.changed()
         return 0
 
-    cdef list _begun(self, Commit commit):
-        """Return the blocks whose first commit this is."""
+    cdef int _defer(self, list parts, list gone) except -1:
+        """Note the work that must wait until the commit is on disk, if there is any."""
         cdef Part part
-        return [part.stored.block for part in commit.parts if part.extent.offset == 0]
+        cdef list begun = [part.stored.block for part in parts if part.extent.offset == 0]
+        cdef object erased = None
+        if self.log.erased.count:
+            erased = self.log.erased.copy()
+            self.log.erased.clear()
+        if gone or begun or erased is not None:
+            gone = [self.blocks[block] for block in gone]
+            durable = Durable(self.number, bool(begun), gone, self._full(begun), erased)
+            self._waiting_for_disk.append((self.writes, durable))
+        return 0
 
     cdef list _full(self, list begun):
         """Return the blocks in front of the begun ones."""
@@ -374,19 +361,18 @@ cdef class FileCommits:
             self.blocks[blocks[blocks.index(block) - 1]] for block in begun if block in blocks[1:]
         ]
 
-    def on_disk(self, uint64_t commits) -> None:
+    cpdef on_disk(self, uint64_t writes):
         """Hand on the work of the commits that are on disk now. See CommitSource."""
-        while self._waiting_for_disk and self._waiting_for_disk[0][0] <= commits:
+        while self._waiting_for_disk and self._waiting_for_disk[0][0] <= writes:
             self._aftermath.on_disk(self._waiting_for_disk.popleft()[1])
 
-    def failed(self, error) -> None:
+    cpdef failed(self, error):
         """Roll back everything since the last commit, and raise `error` for the waiters."""
-        cdef Commit commit = self._commit
-        self._commit = None
-        begun = self.log.rolled_back()
+        cdef list begun = self.log.rolled_back()
+        cdef list written = [] if self._parts is None else self._parts[:self._num_written]
+        self._parts = None
         self.failures += 1
-        self.error = error
-        self.log.refuse_changes(lambda: error)
+        self.log.refuse_changes(self._refusal)
         self._orphans += [self.blocks[block] for block in begun]
         for stored in self._orphans:
             self.blocks.drop(stored)
@@ -397,12 +383,15 @@ cdef class FileCommits:
         self.erasing.discard(self.number + 1)
         if self.listener is not None:
             self.listener.failed(error)
-        if commit is not None and not isinstance(error, StoreReadOnly):
-            self._cut_back(commit)
+        if not isinstance(error, StoreReadOnly):
+            self._cut_back(written)
 
-    cdef int _cut_back(self, Commit commit) except -1:
+    def _refusal(self):
+        """Return the error that every change of the log raises while nothing can be written."""
+        return self.error
+
+    cdef int _cut_back(self, list written) except -1:
         """Cut off parts that were written before another failed: they must not reappear."""
-        cdef list written = commit.parts[:commit.written]
         cdef list cut = []
         cdef Part part
         for part in written:
@@ -436,9 +425,8 @@ cdef class FileCommits:
                     raise
             await asyncio.sleep(RETRY_S)
 
-    def resumed(self) -> None:
+    cpdef resumed(self):
         """Accept changes again: there is space."""
-        self.error = None
         self.log.refuse_changes(None)
         orphans, self._orphans = self._orphans, []
         if orphans:
@@ -465,7 +453,7 @@ cdef class FileCommits:
             file = await self._volume.read(self.blocks.open_file, stored)
         finally:
             self._preparing = None
-        if self._commit is None or self._commit.next_part().stored is not stored:
+        if self._parts is None or (<Part> self._parts[self._num_written]).stored is not stored:
             file.close()  # was rolled back meanwhile
             return
         stored.file = file
@@ -480,17 +468,5 @@ cdef class FileCommits:
     def _worked(self, task) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is None:
-            return
-        if is_transient(error):
-            self.failed(StoreFull(str(error)))
-            asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
-        elif not isinstance(self.error, StoreReadOnly):
-            _logger.error(
-                "%s: read-only until it is opened again: %r", self.blocks.directory, error
-            )
-            self.failed(error if isinstance(error, StoreReadOnly) else StoreReadOnly(repr(error)))
-
-    def _try_again(self) -> None:
-        if self._committer.is_attached(self) and not isinstance(self.error, StoreReadOnly):
-            self.resumed()
+        if error is not None:
+            self._committer.fail(self, error)

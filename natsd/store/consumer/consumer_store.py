@@ -30,6 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from natsd.store.commit.commits import CommitSource
 from natsd.store.commit.volume import Volume
 from natsd.store.consumer.consumer_files import (
     OpenLog,
@@ -44,7 +45,7 @@ from natsd.store.consumer.consumer_state import ConsumerOptions, ConsumerState
 from natsd.store.consumer.tracking import ConsumerTracker
 from natsd.store.disk.disk import DiskFile, is_transient
 from natsd.store.errors import StoreClosed, StoreError, StoreFull, StoreReadOnly
-from natsd.store.wal.entries import CommitSource, Extent, grown_allocation
+from natsd.store.wal.entries import Extent, grown_allocation
 
 ENTRY_BYTES: Final = 32
 # A log is replaced by a checkpoint when it is longer than LOG_BYTES_MIN and longer than

@@ -106,16 +106,12 @@ class Compactor:
         """Start writing index.db, compacting or forgetting subjects, if a commit made it due."""
         if self.index.is_due:
             self.later(self.index.write)
-        self.look_for_sparse()
-        if self._log.num_buried and not self._forgets:
-            self._forgets = True
-            self.later(self._forget_subjects)
-
-    def look_for_sparse(self) -> None:
-        """Start a compaction if removals have left blocks half empty."""
         if self._log.sparse and not self._looks_for_sparse:
             self._looks_for_sparse = True
             self.later(self._compact_sparse)
+        if self._log.num_buried and not self._forgets:
+            self._forgets = True
+            self.later(self._forget_subjects)
 
     async def _forget_subjects(self) -> None:
         """Forget some names of subjects without messages; a later job goes on with the rest."""

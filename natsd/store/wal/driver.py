@@ -23,9 +23,10 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from natsd.store.disk.disk import CommitJob, CommitWorkers, DiskFile, is_transient
-from natsd.store.disk.sync_pass import Outcome, SyncPass
+from natsd.store.disk.disk import CommitJob, CommitWorkers, is_transient
+from natsd.store.disk.file_syncs import FileSyncs, Outcome
 from natsd.store.errors import StoreReadOnly
 from natsd.store.wal.entries import Extent
 from natsd.store.wal.write_ahead_log import Segment, WriteAheadLog
@@ -42,8 +43,7 @@ class JournalDriver:
         self,
         workers: CommitWorkers,
         journal: WriteAheadLog,
-        is_busy: Callable[[DiskFile], bool],
-        file_failed: Callable[[DiskFile, OSError], None],
+        files: FileSyncs[Any],
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._workers = workers
@@ -51,11 +51,10 @@ class JournalDriver:
         self._clock_ns = clock_ns
         self._return_ns = 0  # by the clock: the journal begins anew no earlier than this
         self._is_told = False  # the failure is logged already
-        self._is_busy = is_busy
-        self._file_failed = file_failed
+        self._files = files
         self._forgets: list[tuple[Path, Outcome]] = []
         self._failed_paths: set[Path] = set()  # a sync of these files failed
-        self._checkpoint: SyncPass | None = None
+        self._is_checkpointing = False
         self._checkpoint_all_waiters: list[Outcome] = []
         self._can_return = True
         self._is_kept = False
@@ -70,7 +69,7 @@ class JournalDriver:
         """
         journal = self._journal
         if not journal.is_usable and self._can_return and self._clock_ns() >= self._return_ns:
-            is_busy = self._is_kept or self.is_writing or self._checkpoint is not None
+            is_busy = self._is_kept or self.is_writing or self._is_checkpointing
             if not is_busy and not journal.used_segments:
                 self._remove()
         return journal.is_usable
@@ -82,7 +81,7 @@ class JournalDriver:
         The checkpoint is about to make room that the batch may need; waiting for it costs less than
         a sync of each of the batch's files.
         """
-        return self._checkpoint is not None and self._journal.is_nearly_full
+        return self._is_checkpointing and self._journal.is_nearly_full
 
     def add_write(self, job: CommitJob, extents: Sequence[Extent]) -> bool:
         """Add the steps that write these extents to the journal and sync it.
@@ -126,18 +125,16 @@ class JournalDriver:
         self._return_ns = self._clock_ns() + RETURN_NS
         self._can_return = self._can_return and is_transient(error)
 
-    def keep(self, file: DiskFile) -> None:
+    def keep(self, path: Path) -> None:
         """Keep the journal: a sync of this file failed, and the journal may have the only copy."""
-        if self._journal.speaks_of(file.path):
-            self._failed_paths.add(file.path)
+        if self._journal.speaks_of(path):
+            self._failed_paths.add(path)
             self._is_kept = True
             self._journal.take_no_writes()
 
     def go_on(self) -> None:
         """Start the checkpoint and the forgets that are due and possible now."""
-        if self._checkpoint is not None:
-            self._checkpoint.go_on()
-        elif not self._is_kept:
+        if not (self._is_checkpointing or self._is_kept):
             used = self._journal.used_segments
             needs_all = self._checkpoint_all_waiters or (used and not self._journal.is_usable)
             if needs_all and not self.is_writing:
@@ -148,21 +145,6 @@ class JournalDriver:
             self._write_forgets()
 
     # ---- forgets
-
-    def when_free(self, file: DiskFile, callback: Callable[[], None]) -> None:
-        """Call back when no checkpoint is syncing this file; at once if none is."""
-        if self._checkpoint is None:
-            callback()
-        else:
-            self._checkpoint.when_free(file, callback)
-
-    def unsettled(self, path: Path) -> DiskFile | None:
-        """Return the file at that path if a checkpoint must still sync it, else None."""
-        return self._journal.unsettled(path)
-
-    def settle(self, path: Path) -> None:
-        """Note that the file was synced and is about to be closed."""
-        self._journal.settle(path)
 
     def paths_below(self, directory: Path) -> list[Path]:
         """Return the paths in that directory, at any depth, that replay would write to."""
@@ -201,12 +183,12 @@ class JournalDriver:
         if self._add_steps(partial(self._journal.add_forgets, job, paths)):
             self.is_writing = True
             self._workers.submit(job)
-        elif self._is_kept and self._checkpoint is None:
+        elif self._is_kept and not self._is_checkpointing:
             for path, then in due:
                 then(StoreReadOnly(f"the journal is kept, and has no room to forget {path}"))
         else:  # a checkpoint makes room for these forgets, or makes them needless
             self._forgets += due
-            if self._checkpoint is None:
+            if not self._is_checkpointing:
                 self._start_checkpoint(self._journal.used_segments)
 
     def _forgotten(self, due: list[tuple[Path, Outcome]], job: CommitJob) -> None:
@@ -233,16 +215,10 @@ class JournalDriver:
             self._tell_waiters()
 
     def _start_checkpoint(self, segments: Sequence[Segment]) -> None:
+        self._is_checkpointing = True
         self._journal.checkpointing = segments
-        self._checkpoint = SyncPass(
-            self._workers,
-            [path for segment in segments for path in segment.names],
-            self._journal.unsettled,
-            self._is_busy,
-            self._file_failed,  # the committer answers this with `keep`
-            partial(self._files_synced, segments),
-        )
-        self._checkpoint.go_on()
+        paths = [path for segment in segments for path in segment.paths]
+        self._files.pass_over(paths, partial(self._files_synced, segments))
 
     def _files_synced(self, segments: Sequence[Segment]) -> None:
         if self._is_kept:
@@ -284,7 +260,7 @@ class JournalDriver:
 
     def _checkpoint_over(self) -> None:
         self._journal.checkpointing = ()
-        self._checkpoint = None
+        self._is_checkpointing = False
         if self._is_kept:
             self._tell_waiters()
         self.go_on()

@@ -1,32 +1,7 @@
-"""The interface between a store that has something to write and the committer.
-
-A store that has something to write calls `Committer.dirty(source)`. Later the committer serves it:
-
-    store (a CommitSource)                      committer
-    take_extent() ─────────────── Extent ─────> worker thread: allocate, pwrite, sync
-      goes on filling a buffer                   (or, with many others, in the volume's journal)
-      of its own meanwhile
-    committed()  <── written; with `sync_interval: always` also on disk: acknowledge
-    on_disk(n)   <── the first n commits are on disk: remove, overwrite, unlink
-    failed(e)    <── nothing of the extent counts: roll back
-
-Promise
-- At most one extent of a source is out at a time. Each is answered by exactly one call, of
-  `committed` or of `failed`, on the thread that runs the committer.
-- The committer reads `data` in another thread until that call: the bytes must neither move nor
-  change. It drops its reference a little after the call.
-- Before `failed(StoreFull)` the file was cut back to `offset`: it is as it was before the extent.
-  The committer looks for space by itself and calls `resumed()` once there is some; until then it
-  takes no extent.
-- After `failed(StoreReadOnly)` nothing is known about the file from `offset` on, and nothing is
-  written for this source until it is opened again. The call can come while no extent is out: if a
-  sync on the timer or a checkpoint failed.
-"""
+"""Extent: the bytes that a store has to write to one place of one file."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
-
-from typing import Protocol
 
 ALLOCATION_BYTES_MIN = 4096
 ALLOCATION_STEP_BYTES_MAX = 1 << 20
@@ -63,37 +38,6 @@ cdef int add_writing(object job, Extent extent) except -1:
     if extent.new_in is not None:
         job.sync_directory(extent.new_in)
     return 0
-
-
-class CommitSource(Protocol):
-    """A store, as the committer sees it.
-
-    Subclasses inherit defaults for what few stores need.
-    """
-
-    # Appended and not yet committed; bounded by `Committer.attach`.
-    buffered_bytes: int = 0
-    buffered_msgs: int = 0
-
-    def take_extent(self):
-        """Return the extent to write now; None if there is none."""
-
-    def committed(self) -> None:
-        """Note that the extent is written: its messages may be acknowledged."""
-
-    def failed(self, error) -> None:
-        """Note that the extent is not written.
-
-        `error` is StoreFull (roll back and go on later) or StoreReadOnly.
-        """
-
-    def on_disk(self, commits: int) -> None:
-        """Note that the first `commits` committed extents are on disk; what they replace may go."""
-        return
-
-    def resumed(self) -> None:
-        """Note that there is space again after a StoreFull."""
-        return
 
 
 def grown_allocation(end_bytes: int, block_bytes_max: int) -> int:

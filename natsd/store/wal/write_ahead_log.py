@@ -91,8 +91,7 @@ class JournalDamage:
 class Segment:
     """One of the two journal files.
 
-    `end` is the offset of the next batch. `names` has the paths that its batches write to, each
-    with the open file to sync at a checkpoint, or None if the file is synced already.
+    `end` is the offset of the next batch; `paths` are those that its batches write to.
     """
 
     path: Path
@@ -101,7 +100,7 @@ class Segment:
     seed: int
     end: int = HEADER_BYTES
     is_new: bool = True
-    names: dict[Path, DiskFile | None] = field(default_factory=dict)
+    paths: set[Path] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +193,11 @@ class WriteAheadLog:
 
     def speaks_of(self, path: Path) -> bool:
         """Return whether replay would write to this path."""
-        return any(path in segment.names for segment in self._segments)
+        return any(path in segment.paths for segment in self._segments)
 
     def paths_below(self, directory: Path) -> list[Path]:
         """Return the paths in that directory, at any depth, that replay would write to."""
-        return below(directory, {path for segment in self._segments for path in segment.names})
+        return below(directory, {path for segment in self._segments for path in segment.paths})
 
     def add_writes(self, job: CommitJob, extents: Sequence[Extent]) -> bool:
         """Add the steps that write these extents to the journal and sync it.
@@ -215,8 +214,7 @@ class WriteAheadLog:
             return False
         self._last_write = _LastWrite(segment, segment.end, segment.is_new, self._next_number)
         self._add_steps(job, segment, self._batch(segment, entries))
-        for extent in extents:
-            segment.names[extent.file.path] = extent.file
+        segment.paths.update(extent.file.path for extent in extents)
         return True
 
     def take_back(self) -> None:
@@ -317,22 +315,8 @@ class WriteAheadLog:
     def forget(self, path: Path) -> None:
         """Drop a path after its FORGET reached the disk."""
         for segment in self._segments:
-            segment.names.pop(path, None)
+            segment.paths.discard(path)
         self._names.pop(path, None)
-
-    def settle(self, path: Path) -> None:
-        """Note that the file is synced and about to be closed: a checkpoint need not sync it."""
-        for segment in self._segments:
-            if path in segment.names:
-                segment.names[path] = None
-
-    def unsettled(self, path: Path) -> DiskFile | None:
-        """Return the file at that path if a checkpoint must still sync it, else None."""
-        for segment in self._segments:
-            file = segment.names.get(path)
-            if file is not None:
-                return file
-        return None
 
     # ---- checkpoints
 
@@ -361,7 +345,7 @@ class WriteAheadLog:
     def retired(self, segments: Sequence[Segment]) -> None:
         """Empty the segments after the end of their epochs reached the disk."""
         for segment in segments:
-            segment.names.clear()
+            segment.paths.clear()
             segment.end = HEADER_BYTES
         self._names.clear()
 

@@ -5,7 +5,7 @@ import errno
 import json
 from pathlib import Path
 
-from natsd.store.errors import StoreFull
+from natsd.store.file_store import FileStore
 from tests.jetstream.stream.publishing import Bench, file_bench
 from tests.jetstream.stream.test_atomic_batches import offer, put
 from tests.store.faulty_disk import FaultyDisk
@@ -61,10 +61,12 @@ async def test_a_commit_that_fails_meanwhile_takes_all_of_it_back() -> None:
         await bench.ask("s.a")
         committed = put_large(bench)
         await half_stored(bench, 1)
-        bench.store._commits.failed(StoreFull("no space"))  # type: ignore[attr-defined]  # as the committer would
+        store = bench.store
+        assert isinstance(store, FileStore)
+        store._volume.committer.fail(store._commits, OSError(errno.ENOSPC, "no space"))
         assert json.loads(await bench.answer(committed))["error"]["err_code"] == 10023
         assert bench.store.log.last_sequence == 1
-        bench.store._commits.resumed()  # type: ignore[attr-defined]  # as the committer
+        store._volume.committer._look_for_space(store._commits)
         assert (await bench.ask("s.a"))["seq"] == 2
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from natsd.store.commit import committer as committer_module
+from natsd.store.commit.commits import CommitSource
 from natsd.store.commit.committer import Committer, Sync
 from natsd.store.disk.real_disk import RealDisk
-from natsd.store.errors import StoreFull, StoreReadOnly
-from natsd.store.wal.entries import CommitSource, Extent
+from natsd.store.errors import StoreFull
+from natsd.store.wal.entries import Extent
 from natsd.store.wal.write_ahead_log import WriteAheadLog
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.sources import Pieces, count_whole, open_pieces
@@ -245,24 +246,6 @@ async def test_a_slow_disk_is_left_to_threads(tmp_path: Path, eventually: Eventu
     close_files([source])
 
 
-async def test_what_is_buffered_is_bounded(tmp_path: Path) -> None:
-    """Publishers wait for room above `max_buffered_msgs`."""
-    committer = new_committer(tmp_path)
-    source = Pieces(DISK, tmp_path / "0000", 0)
-    committer.attach(source, buffered_msgs_max=10)
-    source.append(10)
-    assert not committer.is_over_limit(source)
-    await committer.room(source)
-    source.append()
-    assert committer.is_over_limit(source)
-    committer.dirty(source)
-    await committer.room(source)
-    assert source.acknowledged == 11
-    assert not committer.is_over_limit(source)
-    await committer.close()
-    close_files([source])
-
-
 async def test_a_file_is_settled_before_it_is_closed(
     tmp_path: Path, eventually: Eventually
 ) -> None:
@@ -362,21 +345,6 @@ async def test_space_is_looked_for(eventually: Eventually) -> None:
     source.append(10)
     committer.dirty(source)
     await eventually(lambda: source.acknowledged == 10)
-    await committer.close()
-
-
-async def test_nobody_waits_for_room_in_a_dead_store(eventually: Eventually) -> None:
-    disk = FaultyDisk()
-    committer = Committer(disk, loop=asyncio.get_running_loop())
-    source = Pieces(disk, Path("/0000"), 0)
-    committer.attach(source, buffered_msgs_max=1)
-    source.failed = source.errors.append  # type: ignore[method-assign]  # the source keeps its buffer
-    disk.fail("pwrite", 5)
-    source.append(10)
-    committer.dirty(source)
-    await committer.room(source)
-    assert isinstance(source.errors[0], StoreReadOnly)
-    assert committer.is_over_limit(source)
     await committer.close()
 
 

@@ -265,7 +265,6 @@ def test_a_journal_bounds_its_segments(tmp_path: Path) -> None:
         taken += 1
     assert taken == 12
     assert journal.speaks_of(file.path)
-    assert journal.unsettled(file.path) is file
     segments = journal.full_segments
     assert [segment.path.name for segment in segments] == ["journal.0"]
     job = workers.job()
