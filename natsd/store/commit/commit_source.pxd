@@ -11,8 +11,8 @@ cpdef enum State:
 
 
 cdef class CommitSource:
-    cdef readonly bint is_synced_at_once
     cdef readonly uint64_t writes       # number of extents that were written
+    cdef public bint is_synced_at_once  # acknowledged only once its bytes are synced
     cdef public State commit_state
     cdef public object error            # StoreError that led to FULL or DEAD, or None
     cdef public object probe            # (file, offset, size) of the write that found no space

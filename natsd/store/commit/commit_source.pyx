@@ -34,8 +34,6 @@ import logging
 
 from libc.stdint cimport uint64_t
 
-from natsd.store.wal.entries cimport Extent, add_writing
-
 _logger = logging.getLogger("natsd.store.commit.committer")
 
 
@@ -67,17 +65,6 @@ cdef class CommitSource:
         """Note that there is space again after a StoreFull."""
 
     # Calls of the committer
-
-    def join(self, bint is_synced_at_once) -> None:
-        """Set whether the source is acknowledged only once its bytes are synced."""
-        self.is_synced_at_once = is_synced_at_once
-
-    def take(self):
-        """Return the source's next extent, which makes it OUT; None: nothing to write now."""
-        cdef Extent extent = self.take_extent()
-        if extent is not None:
-            self.commit_state = OUT
-        return extent
 
     def acknowledge(self, bint is_on_disk) -> None:
         """Answer the extent that is out: it is written, and with `is_on_disk` durable.
@@ -117,20 +104,6 @@ def idle_sources(dirty not None) -> tuple:
         if source.commit_state == IDLE:
             (at_once if source.is_synced_at_once else later).append(source)
     return at_once, later
-
-
-def write_extent(job, Extent extent not None) -> None:
-    """Add the steps that write the extent to a job."""
-    add_writing(job, extent)
-
-
-def write_parts(job, list taken not None) -> None:
-    """Add the writing of each (source, extent) to a job, each as a part of its own."""
-    cdef Extent extent
-    for _, extent in taken:
-        job.begin_part()
-        add_writing(job, extent)
-    job.end_parts()
 
 
 def still_out(list taken not None) -> list:

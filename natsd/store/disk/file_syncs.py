@@ -77,11 +77,14 @@ class FileSyncs(Generic[Owner]):
         Call `settled` or `free` when the job is done.
         """
         job.datasync(file)
-        self._when_free(file, partial(self._submit, file, job))
+        self._submit(file, job)
 
     def _submit(self, file: DiskFile, job: CommitJob) -> None:
-        self._syncing[file] = []
-        self._workers.submit(job)
+        if file in self._syncing:
+            self._syncing[file].append(partial(self._submit, file, job))
+        else:
+            self._syncing[file] = []
+            self._workers.submit(job)
 
     def settled(self, file: DiskFile) -> None:
         """Note that the job of `submit` is done, and that everything in the file is on disk."""
@@ -99,14 +102,11 @@ class FileSyncs(Generic[Owner]):
         self._report(file, owner, error)
 
     def free(self, file: DiskFile) -> None:
-        """Note that the job of `submit` is done, so that the file may be synced again."""
-        for callback in self._syncing.pop(file):
-            self._when_free(file, callback)
+        """Note that the job of `submit` is done, so that the file may be synced again.
 
-    def _when_free(self, file: DiskFile, callback: Callable[[], None]) -> None:
-        if file in self._syncing:
-            self._syncing[file].append(callback)
-        else:
+        What waits for the file looks itself whether another sync has begun meanwhile.
+        """
+        for callback in self._syncing.pop(file):
             callback()
 
     # ---- files that were written without a sync
@@ -131,11 +131,11 @@ class FileSyncs(Generic[Owner]):
         known = self.unsynced.get(file.path)
         if known is not None and known.file is file:
             del self.unsynced[file.path]
-        self._when_free(file, partial(self._released, file, then))
-
-    def _released(self, file: DiskFile, then: Outcome) -> None:
-        self._failed.discard(file)
-        then(None)
+        if file in self._syncing:
+            self._syncing[file].append(partial(self.release, file, then))
+        else:
+            self._failed.discard(file)
+            then(None)
 
     def _sync(self, known: Unsynced[Owner], then: Callable[[], None]) -> None:
         job = self._workers.job(partial(self._synced, known, known.writes, then))

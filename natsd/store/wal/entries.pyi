@@ -2,7 +2,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from natsd.store.block.blocks import BlockExtent
-from natsd.store.disk.disk import Buffer, DiskFile
+from natsd.store.disk.disk import Buffer, CommitJob, DiskFile
 
 class Extent:
     file: DiskFile
@@ -23,5 +23,7 @@ class Extent:
         identity: int = 0,
     ) -> None: ...
 
+def write_extent(job: CommitJob, extent: Extent) -> None: ...
+def write_parts(job: CommitJob, extents: list[Extent]) -> None: ...
 def grown_allocation(end_bytes: int, block_bytes_max: int) -> int: ...
 def encode_entries(seed: int, entries: Iterable[tuple[int, bytes, int, Buffer]]) -> bytes: ...

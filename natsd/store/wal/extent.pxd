@@ -11,7 +11,3 @@ cdef class Extent:
     cdef readonly int64_t allocate_to
     cdef readonly int64_t size
     cdef readonly uint64_t identity
-
-
-# Add the steps that write the extent to a CommitJob.
-cdef int add_writing(object job, Extent extent) except -1

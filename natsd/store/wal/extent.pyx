@@ -31,13 +31,22 @@ cdef class Extent:
         self.identity = identity
 
 
-cdef int add_writing(object job, Extent extent) except -1:
+cpdef int write_extent(job, Extent extent) except -1:
+    """Add the steps that write the extent to a CommitJob."""
     if extent.allocate_to > extent.offset:
         job.allocate(extent.file, extent.offset, extent.allocate_to - extent.offset)
     job.write(extent.file, extent.data, extent.offset)
     if extent.new_in is not None:
         job.sync_directory(extent.new_in)
     return 0
+
+
+def write_parts(job, list extents not None) -> None:
+    """Add the writing of each extent to a CommitJob, each as a part of its own."""
+    for extent in extents:
+        job.begin_part()
+        write_extent(job, extent)
+    job.end_parts()
 
 
 def grown_allocation(end_bytes: int, block_bytes_max: int) -> int:
