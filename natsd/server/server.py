@@ -222,9 +222,7 @@ class Server:
             pending_bytes_max(options),
         )
         self.accounts = AccountDirectory(self._make_account)
-        self.authenticator = self._own_authenticator or SingleLogin(
-            options, self.accounts.default.name
-        )
+        self.renew_login()
 
     def _make_account(self, name: str, is_system: bool) -> Account:
         settings = self.options.accounts.get(name, AccountOptions()).msg_trace
@@ -285,8 +283,9 @@ class Server:
 
     def renew_login(self) -> None:
         """Accept the credentials of the options, unless the server was given an authenticator."""
-        if isinstance(self.authenticator, SingleLogin):
-            self.authenticator = SingleLogin(self.options, GLOBAL_ACCOUNT)
+        self.authenticator = self._own_authenticator or SingleLogin(
+            self.options, self.accounts.default.name
+        )
 
     def renew_info(self) -> None:
         """Render the INFO line as the options say, and send it to the clients that support that."""
