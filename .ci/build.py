@@ -164,9 +164,7 @@ class SourceArchive(sdist):
 
 
 COMMANDS = {"build_ext": BuildModules, "sdist": SourceArchive}
-setuptools.setup = functools.partial(
-    setuptools.setup, ext_modules=extensions(), cmdclass=COMMANDS
-)
+setuptools.setup = functools.partial(setuptools.setup, ext_modules=extensions(), cmdclass=COMMANDS)
 
 
 def read_project(variant: Variant = RELEASE) -> Distribution:

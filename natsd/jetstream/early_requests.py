@@ -21,7 +21,7 @@ from functools import partial
 from typing import Final
 
 from natsd.accounts import Account
-from natsd.core.network import Connection, Wire
+from natsd.core.network import ClientSession, Session
 from natsd.core.routing import InvalidSubject, Subscription
 from natsd.jetstream.names import API_PREFIX, ASSET_SPACES, DOMAIN_SPACES, domain_api_prefix
 
@@ -42,7 +42,7 @@ class EarlyRequest:
     reply: str | None
     headers: bytes
     data: bytes
-    origin: Wire | None
+    origin: Session | None
 
     @property
     def size(self) -> int:
@@ -93,7 +93,7 @@ class EarlyRequests:
         reply: str | None,
         headers: bytes,
         data: bytes,
-        origin: Wire | None,
+        origin: Session | None,
     ) -> None:
         request = EarlyRequest(account, subject, reply, headers, data, origin)
         if self._is_for_an_asset(subject):
@@ -123,7 +123,7 @@ class EarlyRequests:
 def _refuse(request: EarlyRequest) -> None:
     """Answer that nobody responds, if the client wants to know."""
     origin = request.origin
-    if request.reply is None or (isinstance(origin, Connection) and not origin.no_responders):
+    if request.reply is None or (isinstance(origin, ClientSession) and not origin.no_responders):
         return
     status = _NO_RESPONDERS.format(subject=request.subject).encode("utf-8", "surrogateescape")
     try:
