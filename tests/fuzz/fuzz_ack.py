@@ -63,7 +63,7 @@ class Consumer:
         self.events = Events()
         settings = EngineSettings(stream="S", ack_policy=policy)
         self.engine = ConsumerEngine(core, "C", settings, self.store, self.events)
-        self.sublist.insert(Subscription("$JS.ACK.S.C.>", sink=self.engine.ack_sink))
+        self.sublist.insert(Subscription("$JS.ACK.S.C.>", sink=self.engine.inbox.ack_sink))
 
     def begin(self) -> None:
         self.engine.stop()

@@ -225,15 +225,15 @@ class Consumer:
 
     def _subscribe(self) -> None:
         stream, config, engine = self.stream.config.name, self.config, self.engine
-        self._listen(pull_subject(stream, self.name), engine.pull_sink)
+        self._listen(pull_subject(stream, self.name), engine.inbox.pull_sink)
         account = short_hash(self.stream.account.account.name.encode())
         domain = self.stream.jetstream.options.domain
         if config.ack_policy not in (AckPolicy.NONE, AckPolicy.FLOW_CONTROL):
             for subject in ack_subjects(stream, self.name, domain, account):
-                self._listen(subject, engine.ack_sink)
+                self._listen(subject, engine.inbox.ack_sink)
         if config.flow_control:
             for subject in flow_control_subjects(stream, self.name, domain, account):
-                self._listen(subject, engine.flow_control_sink)
+                self._listen(subject, engine.inbox.flow_control_sink)
 
     def _keep_letters(self) -> None:
         """Start or stop copying dead letters, as the configuration says."""

@@ -37,7 +37,7 @@ class Redelivery:
 
 class Acks: ...
 
-class ConsumerInput(Reader):
+class Inbox:
     # Subscribe the sinks to these subjects. `ack_sink`: `$JS.ACK.<stream>.<consumer>.>` and
     # `$JS.ACK.<domain|_>.<hash>.<stream>.<consumer>.>`. `pull_sink`:
     # `$JS.API.CONSUMER.MSG.NEXT.<s>.<c>`, for a push consumer too (it answers 409).
@@ -49,15 +49,11 @@ class ConsumerInput(Reader):
     def pull_sink(self) -> Sink: ...
     @property
     def flow_control_sink(self) -> Sink: ...
-    @property
-    def tracker(self) -> ConsumerTracker: ...
-    @property
-    def is_stopped(self) -> bool: ...
 
 CONSUMER_DELETED: str
 SERVER_SHUTDOWN: str
 
-class ConsumerEngine(ConsumerInput):
+class ConsumerEngine(Reader):
     def __init__(
         self,
         readers: StreamReaders,
@@ -76,6 +72,12 @@ class ConsumerEngine(ConsumerInput):
     def name(self) -> str: ...
     @property
     def settings(self) -> EngineSettings: ...
+    @property
+    def inbox(self) -> Inbox: ...
+    @property
+    def tracker(self) -> ConsumerTracker: ...
+    @property
+    def is_stopped(self) -> bool: ...
     def configure(self, settings: EngineSettings, wanted: ReaderFilters | None = None) -> None:
         """Apply new settings; with new filters, pending messages are counted anew.
 

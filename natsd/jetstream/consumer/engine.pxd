@@ -3,10 +3,13 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from natsd.core.network cimport AccountPublisher
-from natsd.jetstream.consumer.requests cimport Confirmations, Outgoing, Replay, Request
-from natsd.jetstream.stream.state cimport ReaderFilters, StreamReaders
+from natsd.jetstream.consumer.requests cimport (
+    Confirmations, Outgoing, PullRequests, PushSubject, Replay, Request,
+)
+from natsd.jetstream.stream.state cimport Reader, ReaderFilters, StreamReaders
 from natsd.store.block.blocks cimport MsgBlock
 from natsd.store.codec.records cimport RecordView
+from natsd.store.consumer.tracking cimport ConsumerTracker
 from natsd.store.log.message_log cimport MessageLog, NEEDS_BLOCK, Outcome
 
 
@@ -18,15 +21,22 @@ cdef enum Step:                 # the outcome of trying to deliver one message
     LATER = 4                   # try at `resume_ns`, or when a block is in memory
 
 
-cdef class ConsumerEngine(ConsumerInput):
+cdef class ConsumerEngine(Reader):
     cdef readonly str name
     cdef readonly object settings
     cdef object events
+    cdef readonly Inbox inbox
+    cdef readonly bint is_stopped
+    cdef bint is_running        # inside `run`: the inbox keeps what arrives
+    cdef readonly ConsumerTracker tracker
     cdef StreamReaders readers
     cdef ReaderFilters wanted   # the filters, listed with the readers; None: not yet
     cdef MessageLog log
     cdef AccountPublisher publisher
 
+    cdef Acks acks
+    cdef PullRequests requests
+    cdef PushSubject push
     cdef PendingCursor cursor
     cdef KeyedPendingCursor keyed     # the same object if messages have keys; else None
     cdef Confirmations confirmations
@@ -48,6 +58,10 @@ cdef class ConsumerEngine(ConsumerInput):
 
     cdef int64_t lost_checked_ns    # last comparison of pending messages with the log
 
+    cdef int wake(self) except -1
+    cdef int ask(
+        self, const char* reply, Py_ssize_t reply_len, const char* body, Py_ssize_t body_len
+    ) except -1
     cdef int take_filters(self, ReaderFilters wanted) except -1
     cdef int let_go_of_filters(self) except -1
     cdef int forget_filters(self) except -1

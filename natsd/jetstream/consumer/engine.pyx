@@ -3,7 +3,7 @@
     stream shows, client asks or acknowledges, deadline is over
                               │ submits
                               ▼
-    run, a slice ── postponed input, the stream is told what it may remove, confirmations
+    run, a slice ── what the inbox kept, what the stream may remove, confirmations
                  ── what is due: redeliveries, requests that expire, heartbeats
                  ── deliveries: the redelivery's queue first, then the cursor
                  ── the earliest of all deadlines goes to the scheduler
@@ -14,8 +14,8 @@
                      PushSubject    or the deliver subject                    push.pyx
                      Acks           the effects of acknowledgements           acks.pyx
                      Outgoing       the messages as they are sent             outgoing.pyx
-                     Replay       the pace                                   replay.pyx
-                     ConsumerInput       the base class: sinks of what comes in     sinks.pyx
+                     Replay         the pace                                  replay.pyx
+                     Inbox          the sinks of what comes in                sinks.pyx
 
 Promise
 - Only visible messages are sent. New messages are sent in stream order, each once; a message is
@@ -74,7 +74,7 @@ CONSUMER_DELETED = "Consumer Deleted"
 SERVER_SHUTDOWN = "Server Shutdown"
 
 
-cdef class ConsumerEngine(ConsumerInput):
+cdef class ConsumerEngine(Reader):
     def __init__(
         self, StreamReaders readers not None, str name not None, settings, store, events,
         ReaderFilters wanted=None,
@@ -85,8 +85,7 @@ cdef class ConsumerEngine(ConsumerInput):
         self.tracker = store.tracker
         self.log = readers.log
         self.publisher = readers.publisher
-        self.stream_token = settings.stream.encode()
-        self.name_token = name.encode()
+        self.inbox = Inbox(self, settings.stream, name)
         self.is_push = settings.deliver_subject is not None
         self.is_stopped = True
         self.redelivery = Redelivery(self.tracker, self._exceeded)
@@ -326,8 +325,8 @@ cdef class ConsumerEngine(ConsumerInput):
     # One slice of work
 
     cdef bint run(self, int64_t now_ns) except? -1:
-        if self.postponed:
-            self.take_postponed()
+        if self.inbox.kept:
+            self.inbox.deliver_kept()
         self.is_running = True
         try:
             return self.work(now_ns)
@@ -353,7 +352,7 @@ cdef class ConsumerEngine(ConsumerInput):
             more = self.await_durable() or more
         more = more or self.acks.released_head < self.acks.released_tail
         self.keep_time(now_ns)
-        return more or len(self.postponed) > 0
+        return more or len(self.inbox.kept) > 0
 
     cdef int follow_up(self) except -1:
         """Do what waited for durable changes: free keys, hand over dead letters."""

@@ -109,10 +109,10 @@ class Bench:
             store.set_starting_sequence(start - 1)
         engine = ConsumerEngine(self.readers, name, settings, store, self.events)
         for subject, sink in (
-            (f"$JS.ACK.S.{name}.>", engine.ack_sink),
-            (f"$JS.ACK.*.*.S.{name}.>", engine.ack_sink),
-            (f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", engine.pull_sink),
-            (f"$JS.FC.S.{name}.*", engine.flow_control_sink),
+            (f"$JS.ACK.S.{name}.>", engine.inbox.ack_sink),
+            (f"$JS.ACK.*.*.S.{name}.>", engine.inbox.ack_sink),
+            (f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", engine.inbox.pull_sink),
+            (f"$JS.FC.S.{name}.*", engine.inbox.flow_control_sink),
         ):
             self.sublist.insert(Subscription(subject, sink=sink))
         self.engines.append(engine)

@@ -137,7 +137,7 @@ async def test_blocks_that_are_not_in_memory(bench: Bench, tmp_path: Path) -> No
 
 
 async def pull_all(bench: Bench, engine: ConsumerEngine, count: int) -> None:
-    door = Subscription("next", sink=engine.pull_sink)
+    door = Subscription("next", sink=engine.inbox.pull_sink)
     bench.sublist.insert(door)
     bench.publish("next", b'{"batch":%d}' % count, "inbox")
     while len(bench.inbox) < count:
