@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from natsd.config import Options
 
 if TYPE_CHECKING:
-    from natsd.clients.client import Client
     from natsd.clients.connect import ConnectOptions
     from natsd.core.permissions import Permissions
 
@@ -32,6 +31,18 @@ class Verdict(NamedTuple):
 REFUSED: Final = Verdict(None)
 
 
+class ConnectingClient(Protocol):
+    """A client that has sent CONNECT, as an authenticator sees it."""
+
+    @property
+    def cid(self) -> int:
+        """The connection id."""
+        ...
+
+    ip: str
+    port: int
+
+
 class Authenticator(Protocol):
     """Decides over each CONNECT."""
 
@@ -41,7 +52,7 @@ class Authenticator(Protocol):
         ...
 
     def authenticate(
-        self, client: "Client", connect: "ConnectOptions"
+        self, client: ConnectingClient, connect: "ConnectOptions"
     ) -> Verdict | Awaitable[Verdict]:
         """Return whether, and as what, a client is accepted, or an awaitable of that."""
         ...
@@ -60,7 +71,7 @@ class SingleLogin:
         """Whether there is a token, or a user and password."""
         return self._options.auth_required
 
-    def authenticate(self, client: "Client", connect: "ConnectOptions") -> Verdict:
+    def authenticate(self, client: ConnectingClient, connect: "ConnectOptions") -> Verdict:
         """Compare the credentials of a CONNECT with the configured ones."""
         options = self._options
         if options.token:

@@ -24,8 +24,8 @@ from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason, ErrorText
 
 if TYPE_CHECKING:
-    from natsd.clients.closed import SubscriptionInfo
     from natsd.clients.connect import ConnectOptions
+    from natsd.clients.subscription_info import SubscriptionInfo
     from natsd.clients.tracing import Decision
 
 logger = logging.getLogger("natsd.client")
@@ -333,7 +333,7 @@ class Client(ClientSession):
 
     def subscriptions(self) -> "Iterator[SubscriptionInfo]":
         """Yield the subscriptions of this client, for monitoring."""
-        from natsd.clients.closed import SubscriptionInfo
+        from natsd.clients.subscription_info import SubscriptionInfo
 
         for s in self.own_subscriptions():
             yield SubscriptionInfo(s.subject, s.queue, s.sid, s.delivered, s.max_delivered)

@@ -1,4 +1,4 @@
-"""The records of subscriptions and of closed connections, for monitoring."""
+"""The records of closed connections, for monitoring."""
 
 import time
 from collections.abc import Iterator
@@ -6,20 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from natsd.clients.client import Client
+from natsd.clients.subscription_info import SubscriptionInfo
 
 SUBSCRIPTIONS_KEPT_MAX: Final = 32
 """A closed connection with more subscriptions keeps none of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionInfo:
-    """One subscription, for monitoring."""
-
-    subject: str
-    queue: str | None  # None: plain subscription
-    sid: str
-    msgs: int  # delivered messages
-    max: int  # auto-unsubscribe limit; 0: none
 
 
 @dataclass(slots=True)

@@ -10,19 +10,39 @@ Source: ADR-41; nats-server's `initMsgTrace` (server/msgtrace.go).
 """
 
 import secrets
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from natsd.accounts import Account
-from natsd.accounts.message_trace import MessageTrace, TraceRequest, with_trace_disabled
+from natsd.accounts.message_trace import (
+    MessageTrace,
+    Recipient,
+    TraceRequest,
+    TraceSource,
+    with_trace_disabled,
+)
 from natsd.core.network import is_reserved
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ErrorText
 from natsd.core.routing import is_valid_publish
 
-if TYPE_CHECKING:
-    from natsd.clients.client import Client
-
 PER_CENT: Final = 100
+
+
+class Publisher(Recipient, Protocol):
+    """The client that published the message."""
+
+    account: Account | None
+
+    @property
+    def host(self) -> TraceSource:
+        """The server."""
+        ...
+
+    def error(self, text: str) -> None:
+        """Log at error level."""
+
+    def send_error(self, text: str) -> None:
+        """Send the client an -ERR with this text."""
 
 
 class Decision(NamedTuple):
@@ -41,7 +61,7 @@ DROPPED: Final = Decision(is_dropped=True)
 
 
 def decide(
-    client: "Client", subject: bytes, block: bytes, size: int, error: str = ""
+    client: Publisher, subject: bytes, block: bytes, size: int, error: str = ""
 ) -> Decision | None:
     """Return how to treat a message; None: it is published unchanged.
 
@@ -79,7 +99,7 @@ def decide(
 
 
 def _begin(
-    client: "Client",
+    client: Publisher,
     account: Account,
     destination: str,
     request: TraceRequest,

@@ -1,7 +1,7 @@
 """`/accountz` and `/accstatz`: the accounts, their imports and exports, and their traffic.
 
 So far the only services that accounts share are those that the system account offers to all of
-them: those in the tables of `natsd.monitor.services`.
+them: those in the tables of `natsd.monitor.service_table`.
 
 Sources: nats-server's `Accountz`, `AccountInfo` and `AccountStat`: field names and their order.
 """
@@ -13,7 +13,7 @@ from natsd.accounts import Account
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter
-from natsd.monitor.services import EXPORTS, IMPORTS
+from natsd.monitor.service_table import EXPORTS, IMPORTS
 from natsd.monitor.values import datetime_ns, number, timestamp
 
 JETSTREAM_API: Final = "$JS.API.>"

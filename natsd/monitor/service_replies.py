@@ -33,7 +33,7 @@ from natsd.monitor.json_text import pieces
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.service_requests import EVENT_OPTIONS, ClientID, query_of
-from natsd.monitor.services import ServiceRequest
+from natsd.monitor.service_table import ServiceRequest
 from natsd.monitor.values import timestamp
 from natsd.version import FEATURE_FLAGS, NATS_VERSION
 

@@ -3,8 +3,8 @@
     $SYS.REQ.SERVER.PING.CONNZ ──▶ waiting ──▶ Replies (service_replies.py) ──▶ answer
       in an account: about that account only
 
-- `SERVER_KINDS`, `ACTIONS`, `ACCOUNT_KINDS`, `IMPORTS` and `EXPORTS` are the tables of the served
-  subjects. A request on any other subject is answered "no responders" at once.
+- The served subjects are those of the tables in service_table.py. A request on any other subject is
+  answered "no responders" at once.
 - One request is answered at a time, and at most `WAITING_MAX` wait; a further one is not answered.
 - The modules that answer are imported with the first request, so that they do not slow the start.
 
@@ -15,13 +15,19 @@ import asyncio
 import importlib
 import logging
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
 from natsd.core.network import Session
 from natsd.core.routing import Subscription
+from natsd.monitor.service_table import (
+    ACCOUNT_KINDS,
+    ACTIONS,
+    IMPORTS,
+    SERVER_KINDS,
+    ServiceRequest,
+)
 
 if TYPE_CHECKING:
     from natsd.monitor.observed import ObservedServer
@@ -30,45 +36,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("natsd.monitor")
 
 WAITING_MAX: Final = 256
-
-SERVER_KINDS: Final = (
-    *("IDZ", "STATSZ", "VARZ", "SUBSZ", "CONNZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "ACCOUNTZ", "JSZ"),
-    *("HEALTHZ", "PROFILEZ", "EXPVARZ", "IPQUEUESZ", "RAFTZ"),
-)
-"""Requests served on `$SYS.REQ.SERVER.PING.<kind>` and `$SYS.REQ.SERVER.<id>.<kind>`."""
-ACTIONS: Final = ("RELOAD", "KICK", "LDM")
-"""Actions served on `$SYS.REQ.SERVER.<id>.<action>`."""
-ACCOUNT_KINDS: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
-"""Requests served on `$SYS.REQ.ACCOUNT.<account>.<kind>`."""
-
-
-# Subject in the account, its subject in the system account, whether the requestor's identity is
-# shared.
-IMPORTS: Final = (
-    ("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.ACCOUNT.{account}.CONNZ", False),
-    ("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.{account}.CONNZ", False),
-    ("$SYS.REQ.ACCOUNT.PING.STATZ", "$SYS.REQ.ACCOUNT.{account}.STATZ", False),
-    ("$SYS.REQ.USER.INFO", "$SYS.REQ.USER.{account}.INFO", True),
-)
-EXPORTS: Final = (
-    ("$SYS.REQ.ACCOUNT.*.CONNZ", "Streamed"),
-    ("$SYS.REQ.ACCOUNT.*.STATZ", "Streamed"),
-    ("$SYS.DEBUG.SUBSCRIBERS", "Singleton"),
-    ("$SYS.REQ.USER.*.INFO", "Singleton"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceRequest:
-    """A received request; `about` is the account that it concerns, empty for the server."""
-
-    kind: str
-    about: str
-    account: Account
-    reply: str
-    headers: bytes
-    data: bytes
-    origin: Session | None
 
 
 class Services:

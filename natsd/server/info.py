@@ -6,9 +6,8 @@ fields are in that order, and a space precedes the CRLF.
 
 import json
 
-from natsd import __version__
 from natsd.config import Options
-from natsd.version import API_LEVEL, NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION
+from natsd.version import API_LEVEL, NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION, VERSION
 
 
 class InfoLine:
@@ -37,7 +36,7 @@ class InfoLine:
             fields["jetstream"] = True
             domain = {"domain": options.jetstream.domain} if options.jetstream.domain else {}
             ending["api_lvl"] = API_LEVEL
-        ending["natsd"] = __version__
+        ending["natsd"] = VERSION
         self._start = "INFO " + _compact(fields)[:-1]
         self._domain = "," + _compact(domain)[1:-1] if domain else ""
         self._end = f",{_compact(ending)[1:]} \r\n"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from natsd.clients.closed import SubscriptionInfo
+from natsd.clients.subscription_info import SubscriptionInfo
 from natsd.monitor import connections, endpoints
 from natsd.monitor.json_text import pieces
 from natsd.server.log import Line

@@ -18,7 +18,7 @@ from nats.errors import NoRespondersError
 
 from natsd import Server
 from natsd.monitor import services
-from natsd.monitor.services import ACCOUNT_KINDS, SERVER_KINDS
+from natsd.monitor.service_table import ACCOUNT_KINDS, SERVER_KINDS
 from tests.waiting import Eventually
 
 SERVER_INFO = ["name", "host", "id", "ver", "feature_flags", "jetstream", "flags", "seq", "time"]

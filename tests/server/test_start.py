@@ -41,6 +41,7 @@ LATER = {
     "natsd.clients.closed",
     "natsd.clients.connect",
     "natsd.clients.redact",
+    "natsd.clients.subscription_info",
     "natsd.clients.tracing",
     "natsd.clients.transport",
     "natsd.config.changes",
