@@ -18,15 +18,13 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from natsd.accounts import Account
-from natsd.core.network import AccountPublisher
 from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import stream_created, stream_deleted, stream_updated
-from natsd.jetstream.claims import SubjectClaims
+from natsd.jetstream.api.counters import ApiCounters
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.keyed_lock import KeyedLock
@@ -41,59 +39,35 @@ from natsd.jetstream.models.account import AccountInfo, ApiStats, Tier
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import API_LEVEL
 from natsd.jetstream.resources import check_room, release, reserve
-from natsd.jetstream.stream.config import check_config, check_create, check_update, rules_of
-from natsd.jetstream.stream.files import AccountFiles, StreamAsset, check_free, install_stream
-from natsd.jetstream.stream.stream import Stream
-from natsd.jetstream.tiers import UNLIMITED, AccountTier, AccountTiers, Tiers
+from natsd.jetstream.server_resources import ServerResources
+from natsd.jetstream.stream.config import ConfigRules, check_config, check_create, check_update
+from natsd.jetstream.stream.files import StreamAsset, check_free, install_stream
+from natsd.jetstream.stream.stream import Stream, StreamAccount
+from natsd.jetstream.tiers import UNLIMITED, AccountTier, AccountTiers
 from natsd.store.disk.disk import is_out_of_space
 from natsd.store.errors import StoreError, StoreFull
-
-if TYPE_CHECKING:
-    from natsd.jetstream.jetstream import JetStream
 
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class ApiCounters:
-    """Counts of API requests: handled so far, answered with an error, and being handled now."""
-
-    total: int = 0
-    errors: int = 0
-    inflight: int = 0
-
-
-class JetStreamAccount:
+class JetStreamAccount(StreamAccount):
     """JetStream of one account; created by `JetStream.enable`."""
 
     def __init__(
         self,
-        jetstream: "JetStream",
+        jetstream: ServerResources,
         account: Account,
         limits: AccountTiers = UNLIMITED,
     ) -> None:
         """Create the account without streams; `limits` maps tier names to limits (see tiers.py)."""
-        self.jetstream = jetstream
-        self.account = account
-        self.tiers = Tiers(jetstream.usage, limits)
-        self.publisher = AccountPublisher(jetstream.reactor, account.sublist)
-        self.files = AccountFiles(jetstream.directory / account.name)
-        self.streams: dict[str, Stream] = {}
+        super().__init__(jetstream, account, limits)
         self.offline: dict[str, str] = {}  # stream ─▶ reason
-        self.half_made: set[str] = set()  # creates that failed and left files that do not count
         self.offline_consumers: dict[str, dict[str, str]] = {}  # stream ─▶ consumer ─▶ reason
         self.api = ApiCounters()
-        self.claims = SubjectClaims()
         self._claiming = asyncio.Lock()  # held while subjects are checked and claimed
         self.changing = KeyedLock()
         self.transfers: set[asyncio.Task[None]] = set()  # running snapshots and restores
         self._returning: set[asyncio.Task[None]] = set()  # retries of offline streams
-        self.fills_streams = False  # mirrors and sources have been started
-
-    @property
-    def name(self) -> str:
-        """The name of the account."""
-        return self.account.name
 
     async def begin_sourcing(self) -> None:
         """Start all mirrors and sources: every stream is recovered and requests are answered."""
@@ -125,14 +99,6 @@ class JetStreamAccount:
         if reason is not None:
             raise api_error(ErrorId.JSConsumerOfflineReasonErrF, err=reason)
         return self.stream(stream).consumer(name)
-
-    def streams_with(self, subject: str) -> list[Stream]:
-        """Return the streams with a subject that overlaps `subject`, sorted by name.
-
-        `subject` may contain wildcards.
-        """
-        names = sorted(self.claims.owners(subject))
-        return [self.streams[name] for name in names if name in self.streams]
 
     def count_usage(self) -> None:
         """Bring `usage` up to date: removals of messages do not report to it."""
@@ -197,7 +163,9 @@ class JetStreamAccount:
         async with self.changing(config.name):
             existing = self.streams.get(config.name)
             self._check_limits(config, existing)
-            config = await run_cooperatively(check_create(config, self, pedantic=pedantic))
+            config = await run_cooperatively(
+                check_create(config, self._rules(config), pedantic=pedantic)
+            )
             if existing is not None:
                 if existing.config == config:
                     return existing, False
@@ -211,15 +179,27 @@ class JetStreamAccount:
             stream_created(self, config.name)
             return self.streams[config.name], True
 
+    def _rules(self, config: StreamConfig) -> ConfigRules:
+        """Return the rules for a stream's configuration."""
+        window = self.jetstream.options.limits.duplicate_window
+
+        def find(name: str) -> StreamConfig | None:
+            stream = self.streams.get(name)
+            return None if stream is None else stream.config
+
+        return ConfigRules(
+            self.tiers.limits_of(config.num_replicas),
+            window // timedelta(microseconds=1) * 1_000,
+            find,
+        )
+
     async def check_config(self, config: StreamConfig, *, pedantic: bool = False) -> None:
         """Check the configuration; raises the ApiError of the first rule that it breaks."""
-        await run_cooperatively(
-            check_config(config, rules_of(self, config.num_replicas), pedantic=pedantic)
-        )
+        await run_cooperatively(check_config(config, self._rules(config), pedantic=pedantic))
 
     async def check_restore(self, config: StreamConfig) -> StreamConfig:
         """Return the configuration that a restored stream would get. Raises ApiError."""
-        config = await run_cooperatively(check_create(config, self))
+        config = await run_cooperatively(check_create(config, self._rules(config)))
         self._check_limits(config, None)
         if config.name in self.streams or config.name in self.offline:
             raise api_error(ErrorId.JSStreamNameExistRestoreFailedErr)
@@ -247,7 +227,14 @@ class JetStreamAccount:
         """
         async with self.changing(config.name):
             stream = self.stream(config.name)
-            config = await run_cooperatively(check_update(stream, config, pedantic=pedantic))
+            checks = check_update(
+                stream.config,
+                config,
+                self._rules(config),
+                lambda: {name: each.config for name, each in stream.consumers.items()},
+                pedantic=pedantic,
+            )
+            config = await run_cooperatively(checks)
             async with self._claimed(config, stream.config):
                 change = UpdateStream(self.name, config)
                 await self._propose(change, ErrorId.JSStreamUpdateErrF)

@@ -1,13 +1,9 @@
 """Advisories and metrics: events that JetStream publishes about its assets.
 
-    typed function ──▶ publish_event ──▶ Events.publish ──▶ the account's internal client
-                                            └ without a listener nothing is built
+    typed function ──▶ publish_event ──▶ Events.publish (events.py)
 
 Promise
-- An event is built only if it has a listener, and is queued: it may be published from anywhere,
-  from inside a `deliver` too.
-- Members have nats-server's order; `domain` is last, or where the fields have a place for it, and
-  only if the server has a domain. Members without a value (None) are left out.
+- Members have nats-server's order.
 - Events about a stream are published in its account; events about the whole server, in the system
   account.
 
@@ -15,61 +11,29 @@ Source: nats-server's jetstream_events.go and `publishAdvisory`; the schemas
 io.nats.jetstream.advisory.v1.*; order and members were compared with a running nats-server 2.14.
 """
 
-import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
 from natsd.core.network import Session
-from natsd.jetstream.models.go_json import encode_value
+from natsd.jetstream.events import Fields
 from natsd.jetstream.models.stream import StreamState
 from natsd.jetstream.models.times import format_time
 from natsd.jetstream.names import ADVISORY_PREFIX
 
 if TYPE_CHECKING:
-    from natsd.jetstream.account import JetStreamAccount
-    from natsd.jetstream.jetstream import JetStream
+    from natsd.jetstream.account_resources import AccountResources
+    from natsd.jetstream.server_resources import ServerResources
 
 ADVISORY_TYPE: Final = "io.nats.jetstream.advisory.v1"
 AUDIT_SUBJECT: Final = f"{ADVISORY_PREFIX}.API"
-ID_BYTES: Final = 15  # 20 characters in base64
 
-Fields = Mapping[str, object]
 Client = Mapping[str, object]
 """The requesting client as `Request.client` describes it; `acc`, its account, is always present."""
 
 
-class Events:
-    """Publisher of one server's events."""
-
-    def __init__(
-        self, *, domain: str, clock: Callable[[], int], random_bytes: Callable[[int], bytes]
-    ) -> None:
-        self.domain = domain
-        self._clock = clock
-        self._random_bytes = random_bytes
-
-    def publish(self, account: Account, subject: str, event_type: str, fields: Fields) -> None:
-        """Publish an event with these fields and the domain, if anybody in the account listens.
-
-        Fields without a value (None) are left out; a `domain` of None marks the place of the
-        domain.
-        """
-        if not account.sublist.has_interest(subject):
-            return
-        event: dict[str, object] = {
-            "type": event_type,
-            "id": base64.urlsafe_b64encode(self._random_bytes(ID_BYTES)).decode(),
-            "timestamp": format_time(self._clock()),
-            **fields,
-        }
-        event["domain"] = self.domain or None
-        told = {name: value for name, value in event.items() if value is not None}
-        account.internal_client.publish(subject, encode_value(told))
-
-
 def publish_event(
-    account: "JetStreamAccount", subject: str, event_type: str, fields: Fields
+    account: "AccountResources", subject: str, event_type: str, fields: Fields
 ) -> None:
     """Publish an event in the account, if anybody there listens."""
     account.jetstream.events.publish(account.account, subject, event_type, fields)
@@ -79,7 +43,7 @@ def publish_event(
 
 
 def api_audit(
-    jetstream: "JetStream",
+    jetstream: "ServerResources",
     account: Account,
     subject: str,
     request: bytes,
@@ -102,14 +66,14 @@ def api_audit(
     jetstream.events.publish(account, AUDIT_SUBJECT, f"{ADVISORY_TYPE}.api_audit", fields)
 
 
-def api_limit_reached(jetstream: "JetStream", dropped: int) -> None:
+def api_limit_reached(jetstream: "ServerResources", dropped: int) -> None:
     """Publish that `dropped` waiting requests were dropped."""
     fields: Fields = {"server": jetstream.server_name, "domain": None, "dropped": dropped}
     subject = f"{AUDIT_SUBJECT}.LIMIT_REACHED"
     _publish_in_system(jetstream, subject, f"{ADVISORY_TYPE}.api_limit_reached", fields)
 
 
-def server_out_of_storage(jetstream: "JetStream", stream: str) -> None:
+def server_out_of_storage(jetstream: "ServerResources", stream: str) -> None:
     """Publish that a stream found no room on the disk for a message."""
     fields: Fields = {
         "server": jetstream.server_name,
@@ -122,7 +86,7 @@ def server_out_of_storage(jetstream: "JetStream", stream: str) -> None:
 
 
 def _publish_in_system(
-    jetstream: "JetStream", subject: str, event_type: str, fields: Fields
+    jetstream: "ServerResources", subject: str, event_type: str, fields: Fields
 ) -> None:
     if jetstream.system_account is not None:
         jetstream.events.publish(jetstream.system_account, subject, event_type, fields)
@@ -131,23 +95,23 @@ def _publish_in_system(
 # Events of streams
 
 
-def stream_created(account: "JetStreamAccount", stream: str) -> None:
+def stream_created(account: "AccountResources", stream: str) -> None:
     """Publish that a stream was created; it is on disk."""
     _of_stream(account, "CREATED", stream, "stream_action", {"action": "create"})
 
 
-def stream_updated(account: "JetStreamAccount", stream: str) -> None:
+def stream_updated(account: "AccountResources", stream: str) -> None:
     """Publish that a stream got a configuration, which may equal the previous one."""
     _of_stream(account, "UPDATED", stream, "stream_action", {"action": "modify"})
 
 
-def stream_deleted(account: "JetStreamAccount", stream: str) -> None:
+def stream_deleted(account: "AccountResources", stream: str) -> None:
     """Publish that a stream was deleted."""
     _of_stream(account, "DELETED", stream, "stream_action", {"action": "delete"})
 
 
 def _of_stream(
-    account: "JetStreamAccount", event: str, stream: str, kind: str, fields: Fields
+    account: "AccountResources", event: str, stream: str, kind: str, fields: Fields
 ) -> None:
     subject = f"{ADVISORY_PREFIX}.STREAM.{event}.{stream}"
     publish_event(account, subject, f"{ADVISORY_TYPE}.{kind}", {"stream": stream, **fields})
@@ -156,7 +120,7 @@ def _of_stream(
 # Events of batches
 
 
-def batch_abandoned(account: "JetStreamAccount", stream: str, batch_id: str, reason: str) -> None:
+def batch_abandoned(account: "AccountResources", stream: str, batch_id: str, reason: str) -> None:
     """Publish that a batch was abandoned.
 
     `reason` is `timeout`, `large`, `incomplete` or `unsupported`. The event is published in the
@@ -174,27 +138,27 @@ def batch_abandoned(account: "JetStreamAccount", stream: str, batch_id: str, rea
 
 
 def snapshot_create(
-    account: "JetStreamAccount", stream: str, state: StreamState, client: Client
+    account: "AccountResources", stream: str, state: StreamState, client: Client
 ) -> None:
     """Publish that a snapshot of this state begins."""
     _of_snapshot(account, "SNAPSHOT_CREATE", stream, {"state": state.model_dump()}, client)
 
 
 def snapshot_complete(
-    account: "JetStreamAccount", stream: str, start_ns: int, end_ns: int, client: Client
+    account: "AccountResources", stream: str, start_ns: int, end_ns: int, client: Client
 ) -> None:
     """Publish that a snapshot was sent completely; times are wall-clock nanoseconds."""
     times = {"start": format_time(start_ns), "end": format_time(end_ns)}
     _of_snapshot(account, "SNAPSHOT_COMPLETE", stream, times, client)
 
 
-def restore_create(account: "JetStreamAccount", stream: str, client: Client) -> None:
+def restore_create(account: "AccountResources", stream: str, client: Client) -> None:
     """Publish that a restore of a stream begins."""
     _of_snapshot(account, "RESTORE_CREATE", stream, {}, client)
 
 
 def restore_complete(
-    account: "JetStreamAccount",
+    account: "AccountResources",
     stream: str,
     start_ns: int,
     end_ns: int,
@@ -207,7 +171,7 @@ def restore_complete(
 
 
 def _of_snapshot(
-    account: "JetStreamAccount", event: str, stream: str, fields: Fields, client: Client
+    account: "AccountResources", event: str, stream: str, fields: Fields, client: Client
 ) -> None:
     _of_stream(account, event, stream, event.lower(), {**fields, "client": client})
 
@@ -215,32 +179,32 @@ def _of_snapshot(
 # Events of consumers
 
 
-def consumer_created(account: "JetStreamAccount", stream: str, consumer: str) -> None:
+def consumer_created(account: "AccountResources", stream: str, consumer: str) -> None:
     """Publish that a consumer was created."""
     of_consumer(account, "CREATED", stream, consumer, "consumer_action", {"action": "create"})
 
 
-def consumer_deleted(account: "JetStreamAccount", stream: str, consumer: str) -> None:
+def consumer_deleted(account: "AccountResources", stream: str, consumer: str) -> None:
     """Publish that a consumer is gone: deleted, inactive too long, or its stream was deleted."""
     of_consumer(account, "DELETED", stream, consumer, "consumer_action", {"action": "delete"})
 
 
 def group_pinned(
-    account: "JetStreamAccount", stream: str, consumer: str, group: str, pinned_id: str
+    account: "AccountResources", stream: str, consumer: str, group: str, pinned_id: str
 ) -> None:
     """Publish that a priority group is pinned to a client."""
     _of_group(account, "PINNED", stream, consumer, {"group": group, "pinned_id": pinned_id})
 
 
 def group_unpinned(
-    account: "JetStreamAccount", stream: str, consumer: str, group: str, reason: str
+    account: "AccountResources", stream: str, consumer: str, group: str, reason: str
 ) -> None:
     """Publish that a priority group is pinned no longer; `reason` is `admin` or `timeout`."""
     _of_group(account, "UNPINNED", stream, consumer, {"group": group, "reason": reason})
 
 
 def _of_group(
-    account: "JetStreamAccount", event: str, stream: str, consumer: str, fields: Fields
+    account: "AccountResources", event: str, stream: str, consumer: str, fields: Fields
 ) -> None:
     named = {"account": account.name, "stream": stream, "consumer": consumer, "domain": None}
     publish_event(
@@ -252,7 +216,7 @@ def _of_group(
 
 
 def consumer_paused(
-    account: "JetStreamAccount", stream: str, consumer: str, until_ns: int, *, is_paused: bool
+    account: "AccountResources", stream: str, consumer: str, until_ns: int, *, is_paused: bool
 ) -> None:
     """Publish that a consumer is paused until `until_ns` (wall clock), or was resumed."""
     fields = {"paused": is_paused, "pause_until": format_time(until_ns)}
@@ -260,7 +224,7 @@ def consumer_paused(
 
 
 def of_consumer(
-    account: "JetStreamAccount",
+    account: "AccountResources",
     event: str,
     stream: str,
     consumer: str,

@@ -1,7 +1,8 @@
-"""JetStream of one server: what all accounts share, from start to stop.
+"""JetStream of one server: its accounts, from start to stop.
 
     JetStream ── JetStreamAccount ── Stream ── Consumer
-        └ volume, scheduler, meta layer, API, usage of the whole server
+        │   └ meta layer, API
+        └ volume, scheduler, usage of the whole server     server_resources.py
 
 Promise
 - `start` returns when everything that was stored is served again; clients are accepted after that.
@@ -22,34 +23,26 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from natsd.accounts import Account
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.resources import three_quarters
-from natsd.core.network import Reactor, Session
-from natsd.jetstream.account import ApiCounters, JetStreamAccount
-from natsd.jetstream.advisories import Events
-from natsd.jetstream.api.origin import client_info
+from natsd.core.network import Reactor
+from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.api.router import Router
-from natsd.jetstream.commands.committer import Committer
 from natsd.jetstream.early_requests import EarlyRequests
 from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.meta import Change, Meta
-from natsd.jetstream.random_pool import RandomPool
 from natsd.jetstream.recovery import check_keys, recover_account
 from natsd.jetstream.resources import check_promised
-from natsd.jetstream.snapshot.transfer_memory import TransferMemory
-from natsd.jetstream.stream.batches import atomic_batches, fast_batches
+from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.stream.files import AccountFiles
-from natsd.jetstream.stream.publishing import Usage
-from natsd.jetstream.stream.state import Alarm, Scheduler
+from natsd.jetstream.stream.state import Alarm
 from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.tiers import UNLIMITED, AccountTiers
 from natsd.store.commit.volume import Volume
-from natsd.store.crypto.keys import Cipher, OperatorKeys
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import Disk
 from natsd.store.disk.real_disk import RealDisk
@@ -62,10 +55,9 @@ COUNTED_EVERY_NS: Final = 1_000_000_000
 ROOM_EVERY_S: Final = 10.0
 GROWS_BY_MIN: Final = 1.01
 """Factor: the limit stays as it is if it would grow by less."""
-_CIPHERS: Final = {"chachapoly": Cipher.CHACHA20_POLY1305, "aes": Cipher.AES_256_GCM}
 
 
-class JetStream:
+class JetStream(ServerResources):
     """JetStream of one server, between `start` and `stop`; used on the server's event loop only.
 
     `limits` maps account names to tiers; an account with empty tiers is not served.
@@ -92,39 +84,21 @@ class JetStream:
         space. `clock` returns wall-clock nanoseconds. `early` holds the requests that the accounts
         received before.
         """
-        self.options = options
-        self.server_name = server_name
-        self.server_id = server_id
-        self.limits = limits
-        self.early = early
-        self._wall_minus_monotonic_ns = clock() - time.monotonic_ns()
-        self.reactor = reactor
-        self.loop = loop
-        self.random_bytes = RandomPool(random_bytes)
-        self.directory: Path = options.directory.absolute()
-        self.keys = operator_keys(options)
-        self._keys_are_right = False
-        self.scheduler = Scheduler(reactor, None if clock is time.time_ns else clock)
-        self.events = Events(
-            domain=options.domain,
-            clock=self.scheduler.now_ns,
-            random_bytes=self.random_bytes,
+        super().__init__(
+            options,
+            reactor,
+            loop,
+            server_name=server_name,
+            server_id=server_id,
+            clock=clock,
+            random_bytes=random_bytes,
         )
-        self.usage = Usage(memory_limit=options.max_memory_store, file_limit=options.max_file_store)
-        self.atomic_batches = atomic_batches(options.limits.batch)
-        self.fast_batches = fast_batches(options.limits.batch)
+        self.limits = limits
+        self._keys_are_right = False
         self.accounts: dict[str, JetStreamAccount] = {}
-        self.system_account: Account | None = None
-        self.api_counters = ApiCounters()
-        self.transfer_memory = TransferMemory()
         self._counting = Alarm(self.scheduler, self._count_again)
-        self.asking_origins = asyncio.Lock()  # each link makes its request in its own turn
         self.meta = Meta(self._apply)
-        # Returns the committer of a new stream; None: one replica, nobody has to agree.
-        self.committer_of: Callable[[Stream], Committer] | None = None
-        self.api = Router(self)
-        self.volume: Volume
-        self.vault: Vault
+        self.api = Router(self, self.accounts, early)
         self._disk = disk or RealDisk()
         self._has_default_room = has_default_room
         self._looking_for_room: asyncio.Task[None] | None = None
@@ -210,10 +184,6 @@ class JetStream:
             self.scheduler.close()
             await self.volume.close()
 
-    def client_info(self, origin: Session | None, account: str) -> Mapping[str, object]:
-        """Return the requesting client as advisories describe it; None: the server itself asks."""
-        return client_info(origin, account, self.server_name, self._wall_minus_monotonic_ns)
-
     def count_usage(self) -> None:
         """Bring `usage` up to date for the server and its accounts."""
         for account in self.accounts.values():
@@ -236,10 +206,3 @@ class JetStream:
 
     async def _apply(self, change: Change) -> None:
         await self.accounts[change.account].apply(change)
-
-
-def operator_keys(options: JetStreamOptions) -> OperatorKeys:
-    """Return the encryption keys of the settings in the form that the store takes."""
-    return OperatorKeys(
-        options.key.encode() or None, options.prev_key.encode() or None, _CIPHERS[options.cipher]
-    )

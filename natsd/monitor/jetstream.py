@@ -10,7 +10,7 @@ from natsd.config.jetstream_options import BatchLimits, JetStreamOptions
 from natsd.version import API_LEVEL
 
 if TYPE_CHECKING:
-    from natsd.jetstream.account import ApiCounters
+    from natsd.jetstream.api.counters import ApiCounters
     from natsd.jetstream.jetstream import JetStream
 
 NO_STATS = {

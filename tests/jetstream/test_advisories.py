@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from natsd.accounts import SYSTEM_ACCOUNT, Account
-from natsd.jetstream import advisories
+from natsd.jetstream import advisories, events
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.stream import StreamState
@@ -160,7 +160,7 @@ async def test_who_listens_is_told(
 async def test_nothing_is_built_for_nobody(
     jetstream: JetStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advisories, "encode_value", pytest.fail)
+    monkeypatch.setattr(events, "encode_value", pytest.fail)
     for tell, _ in EVENTS.values():
         tell(account_of(jetstream))
 

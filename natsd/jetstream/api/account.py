@@ -26,7 +26,7 @@ async def purge(request: Request[NoBody]) -> AccountPurgeResponse:
     if not {"/", "\\"}.isdisjoint(name):
         text = "account name can not contain path separators"
         raise api_error(ErrorId.JSStreamGeneralErrorF, err=text)
-    account = request.account.jetstream.accounts.get(name)
+    account = request.accounts.get(name)
     streams = [] if account is None else [*account.streams, *account.offline]
     has_account = str(account is not None).lower()
     _logger.info(

@@ -23,13 +23,14 @@ class Request(Generic[B]):
 
     `arguments` are the tokens of the subject at the route's wildcards; the last one holds all
     tokens that `>` matches. `origin` is the connection that sent the request; None: the server
-    itself.
+    itself. `accounts` are all accounts that JetStream serves, by name.
     """
 
     account: "JetStreamAccount"
     subject: str
     arguments: tuple[str, ...]
     body: B
+    accounts: "Mapping[str, JetStreamAccount]"
     origin: Session | None = None
 
     @property

@@ -21,10 +21,10 @@ compared with a running nats-server 2.14.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from natsd.accounts import Account
 from natsd.accounts.internal_client import Service, wire_subject
@@ -38,7 +38,7 @@ from natsd.jetstream.api.invalid_requests import InvalidRequests
 from natsd.jetstream.api.request import Request
 from natsd.jetstream.api.table import ROUTES, Body, Route, Served
 from natsd.jetstream.api.waiting import Asset, WaitingRequests
-from natsd.jetstream.early_requests import EarlyRequest
+from natsd.jetstream.early_requests import EarlyRequest, EarlyRequests
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.headers import demands_too_much
 from natsd.jetstream.models.base import Model
@@ -56,10 +56,8 @@ from natsd.jetstream.names import (
     DOMAIN_SPACES,
     domain_api_prefix,
 )
+from natsd.jetstream.server_resources import ServerResources
 from natsd.store.errors import StoreError
-
-if TYPE_CHECKING:
-    from natsd.jetstream.jetstream import JetStream
 
 _logger = logging.getLogger(__name__)
 
@@ -106,9 +104,20 @@ class _Received:
 class Router:
     """Router of one server, for all accounts with JetStream."""
 
-    def __init__(self, jetstream: "JetStream") -> None:
+    def __init__(
+        self,
+        jetstream: ServerResources,
+        accounts: Mapping[str, JetStreamAccount],
+        early: EarlyRequests | None = None,
+    ) -> None:
+        """Answer nothing yet; `accounts` are those that JetStream serves, by name.
+
+        `early` holds the requests that the accounts received before.
+        """
         options = jetstream.options
         self._jetstream = jetstream
+        self._accounts = accounts
+        self._early = early
         self._changes = WaitingRequests(
             options.request_queue_limit, AT_ONCE, partial(self._drop, CHANGES_QUEUE)
         )
@@ -176,8 +185,8 @@ class Router:
 
     def _answer_early(self, account: Account) -> None:
         """Answer the requests that the account received before, as if they came now."""
-        if self._jetstream.early is not None:
-            self._jetstream.early.hand_over(account, self._serve_early)
+        if self._early is not None:
+            self._early.hand_over(account, self._serve_early)
 
     def _serve_early(self, request: EarlyRequest) -> None:
         """Give the request to the service of its subject; a subject without one is not answered."""
@@ -269,7 +278,12 @@ class Router:
                 raise api_error(ErrorId.JSRequiredApiLevelErr)
             body = await self._read(route, received.data)
             request = Request(
-                received.account, received.subject, received.arguments, body, received.origin
+                received.account,
+                received.subject,
+                received.arguments,
+                body,
+                self._accounts,
+                received.origin,
             )
             return await encode_answer(await route.handler(request)), False
         except ApiError as error:

@@ -12,6 +12,17 @@ from typing import Protocol
 from natsd.jetstream.commands.commands import Command
 
 
+class CommittedStream(Protocol):
+    """A stream whose changes have a committer."""
+
+    @property
+    def name(self) -> str:
+        """The stream's name in its account."""
+
+    def commit(self, index: int) -> None:
+        """Show what is durable and committed: commands up to `index` are committed."""
+
+
 class Committer(Protocol):
     """The committer of one stream's commands."""
 
@@ -20,5 +31,5 @@ class Committer(Protocol):
 
         Commands come in the order in which they were applied; the call returns nothing and does not
         wait. It must not change the stream. Once a majority has a command, the committer calls
-        `Stream.commit`; until then nothing of it is shown or answered.
+        `CommittedStream.commit`; until then nothing of it is shown or answered.
         """

@@ -17,10 +17,9 @@ lifecycle.py makes consumers. Source: nats-server's `consumer`; docs/store.md.
 """
 
 import asyncio
-import hashlib
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from natsd.accounts.internal_client import INBOX_PREFIX
 from natsd.core.routing import Sink, Subscription
@@ -28,6 +27,7 @@ from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import consumer_deleted, consumer_paused
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.commands.commands import (
+    Command,
     DeleteConsumer,
     PauseConsumer,
     ResetConsumer,
@@ -58,28 +58,43 @@ from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, ConsumerInfo
 from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.responses import ConsumerPauseResponse
+from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import ack_subjects, flow_control_subjects, pull_subject
-from natsd.jetstream.stream.state import Alarm, ReaderFilters
+from natsd.jetstream.short_hash import short_hash
+from natsd.jetstream.stream.state import Alarm, ReaderFilters, StreamReaders
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.disk.disk import UnsyncedRename
 from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from natsd.jetstream.stream.stream import Stream
+    from natsd.jetstream.account_resources import AccountResources
+    from natsd.jetstream.server_resources import ServerResources
 
 _logger = logging.getLogger(__name__)
 
 INBOX_BYTES: Final = 12
 
 _SID: Final = b"0"
-_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-def short_hash(data: bytes) -> str:
-    """Return eight letters and digits, as nats-server's `getHash`: acks name accounts so."""
-    digest = hashlib.sha256(data).digest()
-    return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:8])
+class ConsumedStream(Protocol):
+    """A stream, as far as a consumer of it needs it."""
+
+    config: StreamConfig
+    readers: StreamReaders
+    consumers: "dict[str, Consumer]"
+    jetstream: "ServerResources"
+
+    @property
+    def account(self) -> "AccountResources":
+        """The account."""
+
+    def propose(self, command: Command) -> None:
+        """Propose a change that was made."""
+
+    async def delete_consumer(self, name: str, *, only: "Consumer | None" = None) -> None:
+        """Delete a consumer; nothing happens if the name is not that of `only` any more."""
 
 
 class Consumer:
@@ -91,7 +106,7 @@ class Consumer:
 
     def __init__(
         self,
-        stream: "Stream",
+        stream: ConsumedStream,
         name: str,
         asset: ConsumerAsset,
         store: ConsumerStore | MemoryConsumerStore,
@@ -465,7 +480,7 @@ class Consumer:
         """Return the info as of now. Raises ApiError 10014 if the consumer has ended."""
         if self._is_ended:
             raise api_error(ErrorId.JSConsumerNotFoundErr)
-        return consumer_info(self, self._scheduler.now_ns())
+        return consumer_info(self, self.stream.config.name, self._scheduler.now_ns())
 
     async def counted(self) -> None:
         """Return once `info` is exact: the engine may be counting pending messages."""

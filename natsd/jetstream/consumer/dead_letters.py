@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from natsd.core.routing import Subscription
-    from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.account_resources import AccountResources
     from natsd.jetstream.stream.state import StreamReaders
     from natsd.store.codec.records import StoredMessage
 
@@ -77,7 +77,7 @@ class DeadLetters:
 
     def __init__(
         self,
-        account: "JetStreamAccount",
+        account: "AccountResources",
         readers: "StreamReaders",
         consumer: str,
         subject: str,

@@ -12,7 +12,7 @@ from natsd.jetstream import advisories
 from natsd.jetstream.names import METRIC_PREFIX
 
 if TYPE_CHECKING:
-    from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.account_resources import AccountResources
 
 ACK_METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
 
@@ -20,7 +20,7 @@ ACK_METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
 class ConsumerEvents:
     """The events of one consumer, for its engine (EngineEvents)."""
 
-    def __init__(self, account: "JetStreamAccount", stream: str, consumer: str) -> None:
+    def __init__(self, account: "AccountResources", stream: str, consumer: str) -> None:
         self._account = account
         self._stream = stream
         self._consumer = consumer

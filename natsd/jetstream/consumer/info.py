@@ -1,23 +1,36 @@
 """The info that the API shows of a consumer, as nats-server's `infoWithSnap` makes it."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from natsd.jetstream.models.consumer import ConsumerInfo, PriorityGroupState, SequenceInfo
+from natsd.jetstream.consumer.delivery import ConsumerEngine
+from natsd.jetstream.models.consumer import (
+    ConsumerConfig,
+    ConsumerInfo,
+    PriorityGroupState,
+    SequenceInfo,
+)
 from natsd.jetstream.names import API_LEVEL, SERVER_LEVEL_KEY, SERVER_VERSION_KEY
 from natsd.version import NATS_VERSION
 
-if TYPE_CHECKING:
-    from natsd.jetstream.consumer.consumer import Consumer
+
+class ShownConsumer(Protocol):
+    """A consumer, as far as its info needs it."""
+
+    name: str
+    config: ConsumerConfig
+    created_ns: int
+    engine: ConsumerEngine
+    is_bound: bool
 
 
-def consumer_info(consumer: "Consumer", now_ns: int) -> ConsumerInfo:
+def consumer_info(consumer: ShownConsumer, stream: str, now_ns: int) -> ConsumerInfo:
     """Return the info; `num_pending` is exact unless the engine counts (`Consumer.counted`)."""
     config, engine = consumer.config, consumer.engine
     engine.check_requests()
     floor, delivered = engine.ack_floor(), engine.delivered()
     pause_ns = max(config.pause_until - now_ns, 0)
     return ConsumerInfo(
-        stream_name=consumer.stream.config.name,
+        stream_name=stream,
         name=consumer.name,
         created=consumer.created_ns,
         config=config,
@@ -42,7 +55,7 @@ def consumer_info(consumer: "Consumer", now_ns: int) -> ConsumerInfo:
     )
 
 
-def _groups(consumer: "Consumer") -> list[PriorityGroupState]:
+def _groups(consumer: ShownConsumer) -> list[PriorityGroupState]:
     """Return the first group with the pin: all groups share one pin."""
     engine = consumer.engine
     return [

@@ -21,7 +21,7 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import consumer_created, consumer_deleted
@@ -35,12 +35,13 @@ from natsd.jetstream.consumer.admission import (
 )
 from natsd.jetstream.consumer.changes import is_same, with_required_level
 from natsd.jetstream.consumer.config import check_config, filters_of
-from natsd.jetstream.consumer.consumer import Consumer, short_hash
-from natsd.jetstream.consumer.dead_letter_target import check_target
+from natsd.jetstream.consumer.consumer import ConsumedStream, Consumer
+from natsd.jetstream.consumer.dead_letter_target import CapturingAccount, check_target
 from natsd.jetstream.consumer.defaults import Ceilings, with_defaults
 from natsd.jetstream.consumer.engine_settings import engine_settings, store_options
 from natsd.jetstream.consumer.files import ConsumerAsset, FoundConsumer
 from natsd.jetstream.consumer.inactivity import with_threshold
+from natsd.jetstream.consumer.offline import OfflineConsumers
 from natsd.jetstream.consumer.start_position import (
     StartPosition,
     find_continued,
@@ -58,15 +59,14 @@ from natsd.jetstream.models.consumer import (
 from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
+from natsd.jetstream.short_hash import short_hash
 from natsd.jetstream.stream.state import ReaderFilters
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.consumer.reconcile import cut_back
 from natsd.store.disk.disk import is_out_of_space, is_transient
 from natsd.store.errors import ConsumerStateDamaged, StoreError, StoreFull
-
-if TYPE_CHECKING:
-    from natsd.jetstream.stream.stream import Stream
+from natsd.store.log_store import LogStore
 
 _logger = logging.getLogger(__name__)
 
@@ -84,15 +84,40 @@ class NewConsumer:
     start: StartPosition
 
 
+class StreamOfConsumers(ConsumedStream, Protocol):
+    """A stream, as far as the creation and the recovery of its consumers need it."""
+
+    store: LogStore
+    offline_consumers: OfflineConsumers
+
+    @property
+    def name(self) -> str:
+        """The stream's name in its account."""
+
+    @property
+    def is_filed(self) -> bool:
+        """Whether the stream has files."""
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the stream's files, if it has any."""
+
+    def check_consumer_online(self, name: str) -> None:
+        """Raise ApiError 10195 for a consumer that cannot be served."""
+
+
 async def create(
-    stream: "Stream", config: ConsumerConfig, action: str = "", *, pedantic: bool = False
+    stream: StreamOfConsumers,
+    account: CapturingAccount,
+    config: ConsumerConfig,
+    action: str = "",
+    *,
+    pedantic: bool = False,
 ) -> Consumer:
     """Return the consumer, new or updated; `action` "create" or "update" allows only one of these.
 
     Its files are on disk on return. Raises ApiError; then nothing has changed.
     """
-    if stream.account.streams.get(stream.config.name) is not stream:
-        raise api_error(ErrorId.JSStreamNotFoundErr)
     config = _as_sourcing(config, stream)
     stream.check_consumer_online(config.durable_name or config.name)
     existing = stream.consumers.get(config.durable_name or config.name)
@@ -101,7 +126,7 @@ async def create(
     ceilings = _ceilings(stream)
     config = with_defaults(with_required_level(config), stream.config, ceilings, pedantic=pedantic)
     await run_cooperatively(check_config(config, stream.config, ceilings))
-    await run_cooperatively(check_target(config, stream))
+    await run_cooperatively(check_target(config, stream, account))
     if existing is not None:
         await update(existing, config, action)
         return existing
@@ -124,7 +149,7 @@ async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -
         await consumer.reset(0)
 
 
-async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
+async def decide(stream: StreamOfConsumers, config: ConsumerConfig) -> NewConsumer:
     """Decide whether a consumer may be created, its name and its start. Raises ApiError."""
     others = _configs(stream)
     check_room(stream.config, _limits(stream).max_consumers, others)
@@ -145,7 +170,7 @@ async def decide(stream: "Stream", config: ConsumerConfig) -> NewConsumer:
     return NewConsumer(name, with_threshold(config), created_ns, start)
 
 
-async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
+async def apply_create(stream: StreamOfConsumers, new: NewConsumer) -> Consumer:
     """Create the decided consumer; it is on disk on return. Raises ApiError if the disk is full."""
     # raises before anything is made if they cannot be built
     engine_settings(new.config, stream.config)
@@ -172,7 +197,7 @@ async def apply_create(stream: "Stream", new: NewConsumer) -> Consumer:
     return consumer
 
 
-async def make(stream: "Stream", new: NewConsumer, wanted: ReaderFilters) -> Consumer:
+async def make(stream: StreamOfConsumers, new: NewConsumer, wanted: ReaderFilters) -> Consumer:
     """Make a consumer's files, if it has any, and the consumer, not yet begun. Raises ApiError."""
     is_filed = stream.is_filed and not (new.config.mem_storage or new.config.direct)
     directory = files.consumer_directory(stream.directory, new.name) if is_filed else None
@@ -191,7 +216,7 @@ async def make(stream: "Stream", new: NewConsumer, wanted: ReaderFilters) -> Con
 
 
 async def _create_files(
-    stream: "Stream", directory: Path, asset: ConsumerAsset, start: StartPosition
+    stream: StreamOfConsumers, directory: Path, asset: ConsumerAsset, start: StartPosition
 ) -> ConsumerStore:
     """Write the state first, then the file that marks the consumer as existing."""
     volume, random_bytes = stream.jetstream.volume, stream.jetstream.random_bytes
@@ -218,7 +243,7 @@ async def _create_files(
 # After a restart
 
 
-async def recover_all(stream: "Stream") -> None:
+async def recover_all(stream: StreamOfConsumers) -> None:
     """Recover the consumers in the stream's directory, some of them at a time.
 
     Raises UnsupportedConsumers, OSError; then none of them delivers.
@@ -233,7 +258,7 @@ async def recover_all(stream: "Stream") -> None:
         raise
 
 
-async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
+async def recover(stream: StreamOfConsumers, found: FoundConsumer) -> Consumer | None:
     """Recover a consumer, which delivers again; None: it cannot be served, which is logged.
 
     It is offline then: its files stay as they are, and the stream keeps its messages (offline.py).
@@ -255,7 +280,9 @@ async def recover(stream: "Stream", found: FoundConsumer) -> Consumer | None:
     return None
 
 
-async def _bring_back(stream: "Stream", found: FoundConsumer, asset: ConsumerAsset) -> Consumer:
+async def _bring_back(
+    stream: StreamOfConsumers, found: FoundConsumer, asset: ConsumerAsset
+) -> Consumer:
     """Open a consumer and begin.
 
     A consumer with a damaged state begins where it began when it was created: messages may be
@@ -284,7 +311,7 @@ async def _bring_back(stream: "Stream", found: FoundConsumer, asset: ConsumerAss
 
 
 def _take_offline(
-    stream: "Stream", name: str, reason: str, unexpected: Exception | None = None
+    stream: StreamOfConsumers, name: str, reason: str, unexpected: Exception | None = None
 ) -> None:
     stream.offline_consumers.add(name, reason)
     _logger.error(
@@ -298,7 +325,7 @@ def _take_offline(
 
 
 async def _open_files(
-    stream: "Stream", found: FoundConsumer, asset: ConsumerAsset
+    stream: StreamOfConsumers, found: FoundConsumer, asset: ConsumerAsset
 ) -> tuple[ConsumerStore, StartPosition | None]:
     """Open the consumer's state; also return its start if it has to begin anew."""
     volume, random_bytes = stream.jetstream.volume, stream.jetstream.random_bytes
@@ -362,7 +389,7 @@ async def _continued(consumer: Consumer, resume: int) -> StartPosition:
     )
 
 
-async def delete_offline(stream: "Stream", name: str) -> None:
+async def delete_offline(stream: StreamOfConsumers, name: str) -> None:
     """Delete an offline consumer, on disk too on return; its messages are not kept any more.
 
     Raises ApiError.
@@ -381,7 +408,7 @@ async def delete_offline(stream: "Stream", name: str) -> None:
 # Steps of `create`
 
 
-def _as_sourcing(config: ConsumerConfig, stream: "Stream") -> ConsumerConfig:
+def _as_sourcing(config: ConsumerConfig, stream: StreamOfConsumers) -> ConsumerConfig:
     """Return the configuration for a source of another server.
 
     Its consumer is durable on a stream whose messages wait for consumers.
@@ -415,11 +442,11 @@ def _with_kept_fields(config: ConsumerConfig, old: ConsumerConfig) -> ConsumerCo
     return config.model_copy(update=kept)
 
 
-def _configs(stream: "Stream") -> dict[str, ConsumerConfig]:
+def _configs(stream: ConsumedStream) -> dict[str, ConsumerConfig]:
     return {name: consumer.config for name, consumer in stream.consumers.items()}
 
 
-def _ceilings(stream: "Stream") -> Ceilings:
+def _ceilings(stream: StreamOfConsumers) -> Ceilings:
     limits = stream.jetstream.options.limits
     return Ceilings(
         max_ack_pending=limits.max_ack_pending,
@@ -428,19 +455,19 @@ def _ceilings(stream: "Stream") -> Ceilings:
     )
 
 
-def _limits(stream: "Stream") -> AccountLimits:
+def _limits(stream: StreamOfConsumers) -> AccountLimits:
     """Return the account's limits for consumers of the stream."""
     return stream.account.tiers.of(stream.config.num_replicas).limits
 
 
-def _new_name(stream: "Stream") -> str:
+def _new_name(stream: StreamOfConsumers) -> str:
     while True:
         name = _random_name(stream)
         if name not in stream.consumers:
             return name
 
 
-def _random_name(stream: "Stream") -> str:
+def _random_name(stream: StreamOfConsumers) -> str:
     return short_hash(stream.jetstream.random_bytes(NAME_SEED_BYTES))
 
 

@@ -14,10 +14,12 @@ Promise
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from natsd.core.routing import InvalidSubject
 from natsd.core.steps import run_cooperatively
+from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.schedules.delays import Delays
 from natsd.jetstream.schedules.purge_file import (
     DecidedPurge,
@@ -31,21 +33,47 @@ from natsd.jetstream.schedules.schedules_file import (
     leave_schedules,
     read_schedules,
 )
+from natsd.jetstream.stream.publishing import Ingest
+from natsd.jetstream.stream.state import StreamReaders
 from natsd.jetstream.stream.storage import open_delayed_store
 from natsd.store.errors import StoreFull, StoreReadOnly
+from natsd.store.log_store import LogStore
 
 if TYPE_CHECKING:
-    from natsd.jetstream.stream.stream import Stream
+    from natsd.jetstream.account_resources import AccountResources
+    from natsd.jetstream.server_resources import ServerResources
 
 PURGE_TRIES: Final = 10
 RETRY_S: Final = 0.5
 """Wait before the purge of delayed messages is retried after the disk was full."""
 
 
+class SchedulingStream(Protocol):
+    """A stream, as far as its schedules and delayed messages need it."""
+
+    config: StreamConfig
+    store: LogStore
+    readers: StreamReaders
+    ingest: Ingest
+    jetstream: "ServerResources"
+
+    @property
+    def account(self) -> "AccountResources":
+        """The account."""
+
+    @property
+    def is_filed(self) -> bool:
+        """Whether the stream has files."""
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the stream's files, if it has any."""
+
+
 class ScheduledMessages:
     """Schedules and delayed messages of a stream; created by `open`."""
 
-    def __init__(self, stream: "Stream", delays: Delays, known: KnownSchedules) -> None:
+    def __init__(self, stream: SchedulingStream, delays: Delays, known: KnownSchedules) -> None:
         self._jetstream = stream.jetstream
         self._stream = stream
         self._known = known
@@ -55,7 +83,7 @@ class ScheduledMessages:
         stream.ingest.scheduled.delays = delays
 
     @classmethod
-    async def open(cls, stream: "Stream") -> Self:
+    async def open(cls, stream: SchedulingStream) -> Self:
         """Open those of a stream whose messages are recovered. Raises StoreError, OSError."""
         volume = stream.jetstream.volume
         store = await open_delayed_store(stream.account, stream.config)
@@ -138,7 +166,7 @@ class ScheduledMessages:
             await asyncio.sleep(RETRY_S)
 
 
-async def _complete(stream: "Stream", delays: Delays, decided: DecidedPurge) -> None:
+async def _complete(stream: SchedulingStream, delays: Delays, decided: DecidedPurge) -> None:
     """Complete an interrupted purge. Raises StoreError."""
     upto = decided.last_sequence + 1
     await stream.store.purge(pattern=decided.pattern or None, up_to_sequence=upto)

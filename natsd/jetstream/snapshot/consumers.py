@@ -12,11 +12,11 @@ from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.snapshot.contents import SnapshotConsumer
 
 if TYPE_CHECKING:
-    from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.account_resources import AccountResources
 
 
 def check_consumer(
-    account: "JetStreamAccount",
+    account: "AccountResources",
     consumer: SnapshotConsumer,
     stream: StreamConfig,
     others: Mapping[str, ConsumerConfig],

@@ -21,26 +21,28 @@ Source: nats-server's `setupMirrorConsumer` and `trySetupSourceConsumer`.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from natsd.accounts import NoRespondersError
 from natsd.core.routing import Subscription
-from natsd.jetstream.consumer.consumer import short_hash
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.headers import REQUIRED_API_LEVEL
 from natsd.jetstream.models.go_json import InvalidJson, decode, encode
 from natsd.jetstream.models.response import ErrorBody
 from natsd.jetstream.models.stream import StreamSourceInfo
 from natsd.jetstream.names import API_LEVEL
+from natsd.jetstream.short_hash import short_hash
 from natsd.jetstream.sourcing.backoff import resume_delay_ns, retry_delay_ns
 from natsd.jetstream.sourcing.origin import Origin, OriginConsumer, OriginStart
 from natsd.jetstream.sourcing.receiving import LOST, Receiver
-from natsd.jetstream.sourcing.troubles import BEGINS_ANEW, CANNOT_BE_FILLED
+from natsd.jetstream.sourcing.troubles import BEGINS_ANEW, CANNOT_BE_FILLED, Troubles
+from natsd.jetstream.stream.publishing import Ingest
 from natsd.jetstream.stream.state import Alarm
 from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from natsd.jetstream.sourcing.sourcing import Sourcing
+    from natsd.jetstream.account_resources import AccountResources
+    from natsd.jetstream.server_resources import ServerResources
 
 HEALTH_NS: Final = 10_000_000_000
 RESPONSE_S: Final = 30.0
@@ -59,10 +61,41 @@ class OriginRefused(Exception):
         self.error = error
 
 
+class FilledByLink(Protocol):
+    """The stream that a link fills."""
+
+    ingest: Ingest
+    jetstream: "ServerResources"
+
+    @property
+    def account(self) -> "AccountResources":
+        """The account."""
+
+
+class LinkOwner(Protocol):
+    """The sourcing of the stream: it knows the position in each origin."""
+
+    troubles: Troubles
+    placing: asyncio.Lock
+
+    @property
+    def stream(self) -> FilledByLink:
+        """The stream that is filled."""
+
+    async def start_of(self, link: "Link") -> tuple[int, OriginStart]:
+        """Return the last sequence received from the origin (0: none), and where to start."""
+
+    def placed(self, link: "Link") -> None:
+        """Note that the link knows its position."""
+
+    def caught_up(self, link: "Link") -> None:
+        """Note that the stream has nearly all messages of the origin."""
+
+
 class Link:
     """A link; between `begin` and `end` the stream gets the origin's messages."""
 
-    def __init__(self, sourcing: "Sourcing", origin: Origin) -> None:
+    def __init__(self, sourcing: LinkOwner, origin: Origin) -> None:
         self.origin = origin
         self._sourcing = sourcing
         self._stream = sourcing.stream

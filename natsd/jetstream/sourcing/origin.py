@@ -17,13 +17,13 @@ Source: nats-server's `StreamSource` and `trySetupSourceConsumer`.
 from dataclasses import dataclass
 from typing import Final
 
-from natsd.jetstream.consumer.consumer import short_hash
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, SequenceInfo
 from natsd.jetstream.models.requests import CreateConsumerRequest
 from natsd.jetstream.models.response import Response
 from natsd.jetstream.models.stream import StreamSource, SubjectTransformConfig
 from natsd.jetstream.names import API_PREFIX
+from natsd.jetstream.short_hash import short_hash
 from natsd.jetstream.stream.settings import Mapping
 
 HEARTBEAT_NS: Final = 1_000_000_000

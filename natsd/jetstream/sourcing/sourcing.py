@@ -23,11 +23,11 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from natsd.core.steps import Steps
 from natsd.jetstream.models.stream import StreamConfig, StreamSource, StreamSourceInfo
-from natsd.jetstream.sourcing.link import Link
+from natsd.jetstream.sourcing.link import FilledByLink, Link
 from natsd.jetstream.sourcing.origin import FilledStream, Origin, OriginStart, index_name
 from natsd.jetstream.sourcing.positions import (
     Positions,
@@ -36,12 +36,9 @@ from natsd.jetstream.sourcing.positions import (
     read_positions,
 )
 from natsd.jetstream.sourcing.troubles import Troubles
-from natsd.jetstream.stream.direct_get import DirectGets
+from natsd.jetstream.stream.direct_get import DirectGets, ReadStream
 from natsd.jetstream.stream.state import Alarm
 from natsd.store.errors import StoreError
-
-if TYPE_CHECKING:
-    from natsd.jetstream.stream.stream import Stream
 
 _logger = logging.getLogger(__name__)
 
@@ -50,10 +47,24 @@ MIRROR: Final = ""
 """Key of the mirror's link; the other links have an index name."""
 
 
+class SourcedStream(FilledByLink, ReadStream, Protocol):
+    """A stream, as far as its mirror or sources need it."""
+
+    config: StreamConfig
+
+    @property
+    def is_filed(self) -> bool:
+        """Whether the stream has files."""
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the stream's files, if it has any."""
+
+
 class Sourcing:
     """Mirror or sources of one stream; `begin` is called when the server has recovered all."""
 
-    def __init__(self, stream: "Stream") -> None:
+    def __init__(self, stream: SourcedStream) -> None:
         self.stream = stream
         self._links: dict[str, Link] = {}
         self._order: Sequence[str] = ()  # the links' names, in the order of the configuration

@@ -1,51 +1,38 @@
-"""The batches that a stream takes, and the limits that a server's options set for open batches.
+"""The kinds of batches that a stream takes.
 
-Source: ADR-50; the defaults are those of nats-server 2.14
-(`streamDefaultMaxAtomicBatchInflightPerStream` and its neighbours).
+Source: ADR-50.
 """
 
-from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Protocol
 
-from natsd.config.jetstream_options import BatchLimits
 from natsd.jetstream.advisories import batch_abandoned
+from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.stream.batching import AtomicBatches, FastBatches
-from natsd.jetstream.stream.checks import InflightBatches
+from natsd.jetstream.stream.publishing import Ingest
 
 if TYPE_CHECKING:
-    from natsd.jetstream.stream.stream import Stream
-
-ATOMIC_PER_STREAM: Final = 50
-ATOMIC_TOTAL: Final = 1_000
-FAST_PER_STREAM: Final = 1_000
-FAST_TOTAL: Final = 50_000
-STAGED_BYTES_MAX: Final = 512 << 20
-"""Bytes of all uncommitted atomic batches of a server."""
+    from natsd.jetstream.account_resources import AccountResources
+    from natsd.jetstream.server_resources import ServerResources
 
 
-def atomic_batches(limits: BatchLimits) -> InflightBatches:
-    """Return the counter and the limits of the atomic batches of a server."""
-    return InflightBatches(
-        per_stream_max=limits.max_inflight_per_stream or ATOMIC_PER_STREAM,
-        total_max=limits.max_inflight_total or ATOMIC_TOTAL,
-        msgs_max=limits.max_msgs,
-        timeout_ns=_nanoseconds(limits.timeout),
-        staged_bytes_max=STAGED_BYTES_MAX,
-    )
+class BatchedStream(Protocol):
+    """A stream, as far as its batches need it."""
+
+    config: StreamConfig
+    ingest: Ingest
+    jetstream: "ServerResources"
+
+    @property
+    def account(self) -> "AccountResources":
+        """The account."""
+
+    @property
+    def name(self) -> str:
+        """The stream's name in its account."""
 
 
-def fast_batches(limits: BatchLimits) -> InflightBatches:
-    """Return the counter and the limits of the fast batches of a server."""
-    return InflightBatches(
-        per_stream_max=limits.max_inflight_per_stream or FAST_PER_STREAM,
-        total_max=limits.max_inflight_total or FAST_TOTAL,
-        msgs_max=0,
-        timeout_ns=_nanoseconds(limits.timeout),
-    )
-
-
-def take_batches(stream: "Stream") -> None:
+def take_batches(stream: BatchedStream) -> None:
     """Take the kinds of batches that the configuration allows.
 
     Open batches of a kind that it allows no longer are forgotten.
@@ -62,7 +49,3 @@ def take_batches(stream: "Stream") -> None:
     elif not config.allow_batched and ingest.fast_batches is not None:
         ingest.fast_batches.close()
         ingest.fast_batches = None
-
-
-def _nanoseconds(span: timedelta) -> int:
-    return span // timedelta(microseconds=1) * 1_000

@@ -10,10 +10,9 @@
 Source: nats-server's `checkStreamCfg` and `configUpdateCheck`, and nats-server 2.14, observed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from natsd.core.durations import format_duration_ns
 from natsd.core.quoting import quoted
@@ -52,10 +51,6 @@ from natsd.jetstream.stream.source_config import (
     no_streams,
 )
 
-if TYPE_CHECKING:
-    from natsd.jetstream.account import JetStreamAccount
-    from natsd.jetstream.stream.stream import Stream
-
 REPLICAS_MAX: Final = 5
 DUPLICATE_WINDOW_NS: Final = 120 * 1_000_000_000
 SHORTEST_NS: Final = 100 * 1_000_000
@@ -81,31 +76,11 @@ class ConfigRules:
     origins: Origins = no_streams
 
 
-def rules_of(account: "JetStreamAccount", replicas: int = 1) -> ConfigRules:
-    """Return the rules for the account's streams with `replicas` replicas."""
-    window = account.jetstream.options.limits.duplicate_window
-    return ConfigRules(
-        account.tiers.limits_of(replicas),
-        window // timedelta(microseconds=1) * 1_000,
-        _streams_of(account),
-    )
-
-
-def _streams_of(account: "JetStreamAccount") -> Origins:
-    def find(name: str) -> StreamConfig | None:
-        stream = account.streams.get(name)
-        return None if stream is None else stream.config
-
-    return find
-
-
 def check_create(
-    config: StreamConfig, account: "JetStreamAccount", *, pedantic: bool = False
+    config: StreamConfig, rules: ConfigRules, *, pedantic: bool = False
 ) -> Steps[StreamConfig]:
     """Return the configuration of a new stream as it is stored. Raises ApiError."""
-    config = yield from check_config(
-        with_static_metadata(config), rules_of(account, config.num_replicas), pedantic=pedantic
-    )
+    config = yield from check_config(with_static_metadata(config), rules, pedantic=pedantic)
     check_filters(config, ErrorId.JSStreamCreateErrF)
     if config.num_replicas > 1:
         raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
@@ -113,18 +88,23 @@ def check_create(
 
 
 def check_update(
-    stream: "Stream", config: StreamConfig, *, pedantic: bool = False
+    old: StreamConfig,
+    config: StreamConfig,
+    rules: ConfigRules,
+    consumers: Callable[[], Mapping[str, ConsumerConfig]],
+    *,
+    pedantic: bool = False,
 ) -> Steps[StreamConfig]:
-    """Return the new configuration of a stream as it is stored. Raises ApiError."""
-    rules = rules_of(stream.account, config.num_replicas)
+    """Return the new configuration of a stream as it is stored. Raises ApiError.
+
+    `consumers` returns the configurations of the stream's consumers, by name.
+    """
     config = yield from check_config(config, rules, pedantic=pedantic)
     check_filters(config, ErrorId.JSStreamUpdateErrF)
-    config = check_change(stream.config, with_static_metadata(config))
+    config = check_change(old, with_static_metadata(config))
     if config.num_replicas > 1:
         raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
-    check_consumers(
-        stream.config, config, {name: each.config for name, each in stream.consumers.items()}
-    )
+    check_consumers(old, config, consumers())
     return config
 
 

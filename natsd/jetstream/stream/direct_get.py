@@ -13,7 +13,7 @@ Source: ADR-31; nats-server's `processDirectGetRequest`, `getDirectRequest` and 
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from natsd.core.routing import InvalidSubject, Subscription
 from natsd.core.wall_time import timestamp
@@ -25,12 +25,14 @@ from natsd.jetstream.names import (
     direct_get_subjects,
 )
 from natsd.jetstream.stream.reading import find_message
-from natsd.jetstream.stream.state import DirectBatch, DirectGet
+from natsd.jetstream.stream.state import DirectBatch, DirectGet, StreamReaders
 from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import MessageNotFound, StoreEOF, StoreError, TooManyResults
+from natsd.store.log_store import LogStore
 
 if TYPE_CHECKING:
-    from natsd.jetstream.stream.stream import Stream
+    from natsd.jetstream.account_resources import AccountResources
+    from natsd.jetstream.server_resources import ServerResources
 
 ASKED_MAX: Final = 1024
 BYTES_MAX: Final = 64 << 20
@@ -48,13 +50,29 @@ class BadDirectGet(Exception):
     """The request is answered with a status instead of a message; the text is the status."""
 
 
+class ReadStream(Protocol):
+    """A stream, as far as its direct gets need it."""
+
+    store: LogStore
+    readers: StreamReaders
+    jetstream: "ServerResources"
+
+    @property
+    def name(self) -> str:
+        """The stream's name in its account."""
+
+    @property
+    def account(self) -> "AccountResources":
+        """The account."""
+
+
 class DirectGets:
     """The direct gets of a stream, answered between `open` and `close`.
 
     `of` is the stream that this one mirrors; then its direct gets are answered.
     """
 
-    def __init__(self, stream: "Stream", of: str = "") -> None:
+    def __init__(self, stream: ReadStream, of: str = "") -> None:
         self._stream = stream
         self._of = of or stream.name
         self._publisher = stream.account.publisher

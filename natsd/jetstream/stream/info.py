@@ -5,17 +5,20 @@ Source: nats-server's `StreamInfo` and `jsStreamInfoRequest`.
 
 import asyncio
 from collections import deque
+from collections.abc import Sized
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from natsd.core.routing import InvalidSubject
-from natsd.jetstream.models.stream import LostStreamData, StreamInfo, StreamState
-from natsd.jetstream.stream.state import visible_state
+from natsd.jetstream.models.stream import LostStreamData, StreamConfig, StreamInfo, StreamState
+from natsd.jetstream.stream.state import StreamReaders, visible_state
+from natsd.store.log_store import LogStore
 from natsd.store.recovery.found_damage import FoundDamage
 from natsd.store.store import StoreState
 
 if TYPE_CHECKING:
-    from natsd.jetstream.stream.stream import Stream
+    from natsd.jetstream.server_resources import ServerResources
+    from natsd.jetstream.sourcing.sourcing import Sourcing
 
 SUBJECTS_MAX: Final = 100_000
 """Greatest number of subjects in one answer."""
@@ -25,7 +28,25 @@ LOST_MAX: Final = 10_000
 """Greatest number of sequences of lost messages that are listed one by one."""
 
 
-def stream_info(stream: "Stream", *, deleted_details: bool = False) -> StreamInfo:
+class ShownStream(Protocol):
+    """A stream, as far as its info needs it."""
+
+    config: StreamConfig
+    created_ns: int
+    readers: StreamReaders
+    jetstream: "ServerResources"
+    sourcing: "Sourcing"
+
+    @property
+    def damage(self) -> list[FoundDamage]:
+        """The damage that was found in the stream's files."""
+
+    @property
+    def public_consumers(self) -> Sized:
+        """The consumers that infos count and list."""
+
+
+def stream_info(stream: ShownStream, *, deleted_details: bool = False) -> StreamInfo:
     """Return settings and state, without the counts of subjects."""
     found = visible_state(stream.readers.log, stream.readers.visible, with_deleted=deleted_details)
     return StreamInfo(
@@ -69,10 +90,10 @@ def lost_of(damage: list[FoundDamage]) -> LostStreamData | None:
     return LostStreamData(msgs=sequences, bytes=sum(each.length for each in lost))
 
 
-async def subject_counts(stream: "Stream", pattern: str, offset: int) -> tuple[dict[str, int], int]:
+async def subject_counts(store: LogStore, pattern: str, offset: int) -> tuple[dict[str, int], int]:
     """Return a page of the messages per matching subject, in order, and the number of matches."""
     try:
-        totals = await stream.store.subject_totals(pattern)
+        totals = await store.subject_totals(pattern)
     except InvalidSubject:
         return {}, 0
     if offset <= 0 and len(totals) <= SUBJECTS_MAX:

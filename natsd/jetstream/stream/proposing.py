@@ -9,9 +9,9 @@ Every change is proposed where it is made, in the turn in which it is made:
     deliveries, acknowledgements       the consumer's tracker (`ConsumerTracker.on_entry`)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from natsd.jetstream.commands.commands import (
     Command,
@@ -22,11 +22,12 @@ from natsd.jetstream.commands.commands import (
     Runs,
 )
 from natsd.jetstream.commands.committer import Committer
-from natsd.jetstream.stream.state import Proposer
+from natsd.jetstream.stream.state import Proposer, StreamReaders
+from natsd.store.log_store import LogStore
 from natsd.store.store import RemovalCause
 
 if TYPE_CHECKING:
-    from natsd.jetstream.stream.stream import Stream
+    from natsd.jetstream.consumer.consumer import Consumer
 
 COMMANDS: Final[dict[RemovalCause, Callable[[Runs], Command]]] = {
     RemovalCause.DELETED: partial(Delete, is_erased=False),
@@ -37,7 +38,18 @@ COMMANDS: Final[dict[RemovalCause, Callable[[Runs], Command]]] = {
 }
 
 
-def begin_proposing(stream: "Stream", committer: Committer, index: int = 0) -> None:
+class ProposingStream(Protocol):
+    """A stream, as far as its proposals need it."""
+
+    store: LogStore
+    readers: StreamReaders
+
+    @property
+    def consumers(self) -> "Mapping[str, Consumer]":
+        """The consumers, by name."""
+
+
+def begin_proposing(stream: ProposingStream, committer: Committer, index: int = 0) -> None:
     """Propose every change of the stream from now on; all earlier changes are committed.
 
     `index` is that of the last command before. Nothing is shown that is not committed.
@@ -53,7 +65,7 @@ def begin_proposing(stream: "Stream", committer: Committer, index: int = 0) -> N
         consumer.begin_proposing()
 
 
-def end_proposing(stream: "Stream") -> None:
+def end_proposing(stream: ProposingStream) -> None:
     """Propose nothing any more; what is there is shown once it is durable."""
     stream.store.on_removed = None
     for consumer in stream.consumers.values():

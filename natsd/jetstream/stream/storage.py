@@ -19,21 +19,21 @@ from natsd.store.mem_store import MemStore
 from natsd.store.store import Limits
 
 if TYPE_CHECKING:
-    from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.account_resources import AccountResources
 
 
-async def open_store(account: "JetStreamAccount", config: StreamConfig) -> LogStore:
+async def open_store(account: "AccountResources", config: StreamConfig) -> LogStore:
     """Return the stream's store, new or as it was left. Raises StoreError, OSError."""
     return await _open(account, config, MESSAGES, store_limits(config))
 
 
-async def open_delayed_store(account: "JetStreamAccount", config: StreamConfig) -> LogStore:
+async def open_delayed_store(account: "AccountResources", config: StreamConfig) -> LogStore:
     """Return the store of delayed messages (schedules/delays.py). Raises StoreError, OSError."""
     return await _open(account, config, DELAYED, Limits())
 
 
 async def _open(
-    account: "JetStreamAccount", config: StreamConfig, name: str, limits: Limits
+    account: "AccountResources", config: StreamConfig, name: str, limits: Limits
 ) -> LogStore:
     if config.storage is Storage.MEMORY:
         return MemStore(limits)
@@ -46,7 +46,7 @@ async def _open(
 
 
 def store_options(
-    account: "JetStreamAccount", config: StreamConfig, name: str = MESSAGES
+    account: "AccountResources", config: StreamConfig, name: str = MESSAGES
 ) -> FileOptions:
     """Return the options for the files of one of the stream's stores."""
     jetstream = account.jetstream

@@ -17,10 +17,12 @@ import contextlib
 import logging
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
+from natsd.accounts import Account
 from natsd.core.routing import InvalidSubject, collide, is_subset
 from natsd.core.steps import Breaks, Steps, is_each, run_cooperatively
+from natsd.jetstream.account_resources import AccountResources
 from natsd.jetstream.advisories import server_out_of_storage
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.commands.commands import Command, UpdateStream
@@ -42,6 +44,7 @@ from natsd.jetstream.models.stream import (
     StreamInfo,
 )
 from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
+from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.sourcing.sourcing import Sourcing
 from natsd.jetstream.stream.batches import take_batches
 from natsd.jetstream.stream.batching import trace_publish
@@ -62,6 +65,7 @@ from natsd.jetstream.stream.reading import find_message
 from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.stream.state import StreamReaders
 from natsd.jetstream.stream.storage import open_store
+from natsd.jetstream.tiers import UNLIMITED, AccountTiers
 from natsd.store.errors import (
     DamagedEncoding,
     MessageNotFound,
@@ -73,9 +77,6 @@ from natsd.store.file_store import FileStore
 from natsd.store.log_store import LogStore
 from natsd.store.recovery.found_damage import FoundDamage
 
-if TYPE_CHECKING:
-    from natsd.jetstream.account import JetStreamAccount
-
 _logger = logging.getLogger(__name__)
 
 TURNS_TO_TELL: Final = 2
@@ -86,11 +87,32 @@ EVERYTHING: Final = ">"
 _SID: Final = b"0"
 
 
+class StreamAccount(AccountResources):
+    """An account as its streams see it: what it gives to them, and the streams beside them."""
+
+    def __init__(
+        self, jetstream: ServerResources, account: Account, limits: AccountTiers = UNLIMITED
+    ) -> None:
+        """Create the account without streams."""
+        super().__init__(jetstream, account, limits)
+        self.streams: dict[str, Stream] = {}
+        self.half_made: set[str] = set()  # creates that failed and left files that do not count
+        self.fills_streams = False  # mirrors and sources have been started
+
+    def streams_with(self, subject: str) -> "list[Stream]":
+        """Return the streams with a subject that overlaps `subject`, sorted by name.
+
+        `subject` may contain wildcards.
+        """
+        names = sorted(self.claims.owners(subject))
+        return [self.streams[name] for name in names if name in self.streams]
+
+
 class Stream:
     """A stream, made by its account with an open store; `begin` makes it receive messages."""
 
     def __init__(
-        self, account: "JetStreamAccount", config: StreamConfig, created_ns: int, store: LogStore
+        self, account: StreamAccount, config: StreamConfig, created_ns: int, store: LogStore
     ) -> None:
         jetstream = account.jetstream
         self.account = account
@@ -150,9 +172,7 @@ class Stream:
     # Creation and end
 
     @classmethod
-    async def create(
-        cls, account: "JetStreamAccount", config: StreamConfig, created_ns: int
-    ) -> Self:
+    async def create(cls, account: StreamAccount, config: StreamConfig, created_ns: int) -> Self:
         """Create a stream; its files are on disk on return.
 
         Raises StoreError, OSError; then nothing is left of it.
@@ -188,7 +208,7 @@ class Stream:
         return stream
 
     @classmethod
-    async def open(cls, account: "JetStreamAccount", config: StreamConfig, created_ns: int) -> Self:
+    async def open(cls, account: StreamAccount, config: StreamConfig, created_ns: int) -> Self:
         """Open a stream whose files exist, with its consumers. Raises StoreError, OSError."""
         now_ns = account.jetstream.scheduler.now_ns()
         store = await open_store(account, config)
@@ -565,7 +585,7 @@ class Stream:
         info = stream_info(self, deleted_details=deleted_details)
         if not subjects_filter:
             return info, 0
-        counts, total = await subject_counts(self, subjects_filter, offset)
+        counts, total = await subject_counts(self.store, subjects_filter, offset)
         state = info.state.model_copy(update={"subjects": counts})
         return info.model_copy(update={"state": state}), total
 
@@ -598,7 +618,9 @@ class Stream:
     ) -> Consumer:
         """Return a new or updated consumer; its files are on disk. Raises ApiError."""
         async with self._changing(self.name):
-            return await lifecycle.create(self, config, action, pedantic=pedantic)
+            if self.account.streams.get(self.name) is not self:
+                raise api_error(ErrorId.JSStreamNotFoundErr)
+            return await lifecycle.create(self, self.account, config, action, pedantic=pedantic)
 
     async def delete_consumer(self, name: str, *, only: Consumer | None = None) -> None:
         """Delete a consumer, on disk too on return. Raises ApiError 10014.

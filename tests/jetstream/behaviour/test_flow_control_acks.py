@@ -8,7 +8,7 @@ import pytest
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from natsd.jetstream.consumer.consumer import short_hash
+from natsd.jetstream.short_hash import short_hash
 from tests.jetstream.behaviour.api import SECOND, Api
 from tests.jetstream.behaviour.puller import sequence_of, status_of
 

@@ -11,8 +11,8 @@ import pytest
 from natsd.accounts import Account
 from natsd.core.network import Reactor
 from natsd.jetstream.account import JetStreamAccount
-from natsd.jetstream.advisories import Events
 from natsd.jetstream.consumer.events import ConsumerEvents
+from natsd.jetstream.events import Events
 from tests.waiting import Eventually
 
 SUBJECT = "$JS.EVENT.METRIC.CONSUMER.ACK.S.C"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from natsd.jetstream.consumer.consumer import short_hash
 from natsd.jetstream.models.consumer import AckPolicy, DeliverPolicy
 from natsd.jetstream.models.stream import (
     ExternalStream,
@@ -12,6 +11,7 @@ from natsd.jetstream.models.stream import (
     StreamSource,
     SubjectTransformConfig,
 )
+from natsd.jetstream.short_hash import short_hash
 from natsd.jetstream.sourcing.origin import FilledStream, Origin, OriginStart, index_name
 
 TARGET = FilledStream("S", "$G")
