@@ -19,7 +19,11 @@ from natsd.spark.ranges import RangeRequest
 from natsd.spark.rows.columns import NAMES
 from natsd.spark.stored.store_plan import StoreDirectory
 from natsd.spark.stored.store_read import read_store
-from natsd.spark.stored.stored_ranges import NO_KEYS, StoredStreamPlan, StoreKeys
+from natsd.spark.stored.stored_ranges import (
+    NO_KEYS,
+    StoreKeys,
+)
+from natsd.spark.stored.stored_stream_plan import StoredStreamPlan
 from natsd.store.codec.records import StoredMessage
 from natsd.store.commit.volume import Volume
 from natsd.store.crypto.keys import OperatorKeys

@@ -1,5 +1,5 @@
-from natsd.jetstream.schedules.delays import Delays
-from natsd.jetstream.schedules.schedules import Schedules
+from typing import Protocol
+
 from natsd.jetstream.stream.state import Actor, StreamReaders
 from natsd.store.block.blocks import MsgBlock
 
@@ -74,6 +74,24 @@ class StreamCounters:
 class Rollups:
     def close(self) -> None: ...
 
+class NotedSchedules(Protocol):
+    """The schedules of a stream, as its ingest calls them."""
+
+    def note(self, sequence: int, subject: bytes, headers: bytes, time_ns: int) -> None: ...
+    def settle(self, visible: int) -> bool: ...
+    def roll_back(self, durable: int) -> None: ...
+
+class TakenDelays(Protocol):
+    """The delayed messages of a stream, as its ingest calls them."""
+
+    def has_room(self, size: int) -> bool: ...
+    def take(
+        self, sequence: int, subject: bytes, headers: bytes, data: bytes, time_ns: int
+    ) -> bool: ...
+    def find_id(self, message_id: bytes, since_ns: int) -> int: ...
+    def is_unsaved(self, sequence: int) -> bool: ...
+    def roll_back(self, durable: int) -> None: ...
+
 class Scheduled:
-    schedules: Schedules | None
-    delays: Delays | None
+    schedules: NotedSchedules | None
+    delays: TakenDelays | None

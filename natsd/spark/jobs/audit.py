@@ -48,7 +48,11 @@ from natsd.spark.jobs.audit_replica import Replica, names_of, plan_replica
 from natsd.spark.jobs.audit_tasks import AuditTask
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.progress import Advance
-from natsd.spark.stored.stored_ranges import NO_KEYS, StoredStreamPlan, StoreKeys
+from natsd.spark.stored.stored_ranges import (
+    NO_KEYS,
+    StoreKeys,
+)
+from natsd.spark.stored.stored_stream_plan import StoredStreamPlan
 from natsd.store.sequence_set import SequenceSet
 
 if TYPE_CHECKING:

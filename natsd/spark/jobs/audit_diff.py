@@ -27,7 +27,7 @@ from natsd.spark.jobs.audit_findings import (
 from natsd.spark.ranges import RangeRequest
 from natsd.spark.stored.reading import CHUNK_BITS
 from natsd.spark.stored.store_read import read_store
-from natsd.spark.stored.stored_ranges import StoredStreamPlan
+from natsd.spark.stored.stored_stream_plan import StoredStreamPlan
 from natsd.store.codec.records import checksum
 from natsd.store.sequence_set import SequenceSet
 

@@ -19,7 +19,11 @@ from typing import Any, Final
 from natsd.spark.jobs.audit_findings import DAMAGE, MISSING, Audited, AuditFinding
 from natsd.spark.stored.snapshot_plan import find_snapshot, read_snapshot
 from natsd.spark.stored.store_plan import StoreDirectory
-from natsd.spark.stored.stored_ranges import StoredStreamPlan, StoreKeys, StoreNotReadable
+from natsd.spark.stored.stored_ranges import (
+    StoreKeys,
+    StoreNotReadable,
+)
+from natsd.spark.stored.stored_stream_plan import StoredStreamPlan
 from natsd.store.errors import StoreError
 from natsd.store.maintenance.check import Report
 

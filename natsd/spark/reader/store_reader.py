@@ -21,7 +21,11 @@ from natsd.spark.reader import filters
 from natsd.spark.reader.batch_reader import BatchPlan, Tasks
 from natsd.spark.reader.planning import SEQUENCES_PER_PART, WORTHWHILE_SEQUENCES, Cutting
 from natsd.spark.reader.streams import StreamChoice, StreamMissing
-from natsd.spark.stored.stored_ranges import StoredStreamPlan, StoreKeys, StoreRange
+from natsd.spark.stored.stored_ranges import (
+    StoreKeys,
+    StoreRange,
+)
+from natsd.spark.stored.stored_stream_plan import StoredStreamPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,12 @@ from pathlib import Path
 
 from natsd.spark.stored.snapshot_plan import find_snapshot, plan_snapshot, stream_of
 from natsd.spark.stored.store_plan import GLOBAL_ACCOUNT, StoreDirectory
-from natsd.spark.stored.stored_ranges import NO_KEYS, StoredStreamPlan, StoreKeys, StoreNotReadable
+from natsd.spark.stored.stored_ranges import (
+    NO_KEYS,
+    StoreKeys,
+    StoreNotReadable,
+)
+from natsd.spark.stored.stored_stream_plan import StoredStreamPlan
 
 
 def list_streams(

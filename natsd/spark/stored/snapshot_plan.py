@@ -27,10 +27,10 @@ import msgspec
 
 from natsd.spark.stored.stored_ranges import (
     BlockPart,
-    StoredStreamPlan,
     StoreNotReadable,
     StorePlace,
 )
+from natsd.spark.stored.stored_stream_plan import StoredStreamPlan
 from natsd.store.backup.snapshot_map import EntryPlace, map_snapshot
 from natsd.store.block.blocks import Scan
 from natsd.store.codec.records import checksum

@@ -34,11 +34,11 @@ from natsd.spark.stored.store_lock import LOCK_NAME, lock_against_servers, open_
 from natsd.spark.stored.stored_ranges import (
     NO_KEYS,
     BlockPart,
-    StoredStreamPlan,
     StoreKeys,
     StoreNotReadable,
     StorePlace,
 )
+from natsd.spark.stored.stored_stream_plan import StoredStreamPlan
 from natsd.store.block.stored_blocks import StoredBlock, StoredBlocks
 from natsd.store.crypto.keys import KEY_FILE
 from natsd.store.crypto.vault import Vault

@@ -33,7 +33,6 @@ from natsd.spark.stored.stored_ranges import (
     BlockPart,
     DamagedMessages,
     StoreChanged,
-    StoredStreamPlan,
     StorePlace,
     StoreRange,
 )
@@ -272,16 +271,19 @@ def _only(part: BlockPart, wanted: SequenceSet) -> BlockPart:
     )
 
 
-def sequence_at(plan: StoredStreamPlan, time_ns: int) -> int:
-    """Return the result of `StoredStreamPlan.sequence_at`, by a binary search that reads blocks."""
-    request = replace(plan.request(), start_time_ns=time_ns, fail_on_data_loss=False)
-    found = plan.last_sequence + 1
-    low, high = 0, len(plan.blocks)
-    with contextlib.closing(BlockReader(plan.place)) as reader:
+def first_at(all_blocks: StoreRange, time_ns: int) -> int | None:
+    """Return the first sequence at or after a time, by a binary search that reads blocks.
+
+    None: there is no such message.
+    """
+    request = replace(all_blocks.request, start_time_ns=time_ns, fail_on_data_loss=False)
+    place, blocks, found = all_blocks.place, all_blocks.blocks, None
+    low, high = 0, len(blocks)
+    with contextlib.closing(BlockReader(place)) as reader:
         while low < high:
             middle = (low + high) // 2
-            part = plan.blocks[middle]
-            records, _ = open_records(reader, StoreRange(plan.place, request, (part,)), part)
+            part = blocks[middle]
+            records, _ = open_records(reader, StoreRange(place, request, (part,)), part)
             first = records.first_wanted() if records is not None else None
             if first is None:
                 low = middle + 1

@@ -4,7 +4,7 @@ from libc.stdint cimport uint16_t, uint64_t
 
 from natsd.store.codec.records cimport RecordView
 
-from natsd.store.block.cold_block import ColdBlock
+from natsd.store.errors import StoreError
 
 
 cpdef uint64_t copy_messages(
@@ -13,13 +13,13 @@ cpdef uint64_t copy_messages(
     cdef RecordView view
     cdef uint64_t sequence
     if not source.has_arrays:
-        raise ColdBlock(source)
+        raise StoreError(f"block {source.block_id} is not in memory")
     sequence = source.next_live(first)
     while sequence and sequence <= last:
         if into.size >= bytes_max:
             return sequence
         if source.view(sequence, &view) != FOUND:
-            raise ColdBlock(source)
+            raise StoreError(f"block {source.block_id} is not in memory")
         into.append(
             sequence, view.time_ns, view.expires_ns, view.subject, <uint16_t> view.subject_len,
             view.headers, view.headers_len, view.data, view.data_len, source.slot_of(sequence),

@@ -1,16 +1,18 @@
 import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 from natsd.store.block.stored_blocks import StoredBlock, StoredBlocks
-from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import DiskFile
 from natsd.store.errors import StoreError
 from natsd.store.log.message_log import TransactionalLog
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import DurabilityListener
 from natsd.store.wal.entries import Extent
+
+T = TypeVar("T")
 
 class State(enum.IntEnum):
     IDLE = 0
@@ -55,6 +57,21 @@ class PostCommitWork(Protocol):
     def on_disk(self, durable: Durable) -> None: ...
     def committed(self) -> None: ...
 
+class SourceCommitter(Protocol):
+    """The committer of a volume, as its sources call it."""
+
+    def dirty(self, source: CommitSource) -> None: ...
+    def fail(self, source: CommitSource, error: Exception) -> None: ...
+    async def settle(self, file: DiskFile) -> None: ...
+    async def forget(self, *paths: Path) -> None: ...
+
+class CommittingVolume(Protocol):
+    """The volume of a store, as its commits need it."""
+
+    @property
+    def committer(self) -> SourceCommitter: ...
+    async def read(self, function: Callable[..., T], *arguments: object) -> T: ...
+
 class FileCommits(CommitSource):
     log: TransactionalLog
     blocks: StoredBlocks
@@ -68,7 +85,7 @@ class FileCommits(CommitSource):
 
     def __init__(
         self,
-        volume: Volume,
+        volume: CommittingVolume,
         log: TransactionalLog,
         blocks: StoredBlocks,
         aftermath: PostCommitWork,

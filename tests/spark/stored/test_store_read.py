@@ -27,8 +27,8 @@ from natsd.spark.stored.stored_ranges import (
     StoreChanged,
     StoreKeys,
     StoreNotReadable,
-    cut,
 )
+from natsd.spark.stored.stored_stream_plan import cut
 from natsd.store.commit.volume import LOCK_NAME as VOLUMES_LOCK_NAME
 from natsd.store.crypto.keys import OperatorKeys
 from natsd.store.disk.disk import REMOVED_SUFFIX
