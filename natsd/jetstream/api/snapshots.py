@@ -32,7 +32,7 @@ from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
-    from natsd.jetstream.stream.stream import Stream
+    from natsd.jetstream.account_resources import AccountResources
 
 TRANSFERS_MAX: Final = 64
 """Largest number of running snapshots and restores of an account."""
@@ -77,18 +77,20 @@ async def snapshot(request: Request[StreamSnapshotRequest]) -> StreamSnapshotRes
         share,
     )
     advisories.snapshot_create(account, stream.name, taken.state, request.client)
-    _begin(account, _send(stream, sending, source, request.client, began_ns), stream)
+    work = _send(account, stream.name, sending, source, request.client, began_ns)
+    _begin(work, account.transfers, stream.transfers)
     return StreamSnapshotResponse(config=taken.image.asset.config, state=taken.state)
 
 
 async def _send(
-    stream: "Stream",
+    account: "AccountResources",
+    stream: str,
     sending: SnapshotSending,
     source: SnapshotSource,
     client: advisories.Client,
     began_ns: int,
 ) -> None:
-    account, name = stream.account, f"{stream.account.name} > {stream.name}"
+    name = f"{account.name} > {stream}"
     status = await sending.run()
     if source.lost:
         _logger.error(
@@ -101,7 +103,7 @@ async def _send(
         return
     _logger.info("Completed snapshot of %s bytes for stream '%s'", f"{sending.bytes_sent:,}", name)
     now_ns = account.jetstream.scheduler.now_ns()
-    advisories.snapshot_complete(account, stream.name, began_ns, now_ns, client)
+    advisories.snapshot_complete(account, stream, began_ns, now_ns, client)
 
 
 async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreResponse:
@@ -136,12 +138,12 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
         account.jetstream.transfer_memory.share(),
     )
     advisories.restore_create(account, name, request.client)
-    _begin(account, _receive(account, name, restoring, request.client))
+    _begin(_receive(account, name, restoring, request.client), account.transfers)
     return StreamRestoreResponse(deliver_subject=subject)
 
 
 async def _receive(
-    account: "JetStreamAccount", name: str, restoring: Restoring, client: advisories.Client
+    account: "AccountResources", name: str, restoring: Restoring, client: advisories.Client
 ) -> None:
     began_ns = account.jetstream.scheduler.now_ns()
     if await restoring.run():
@@ -158,7 +160,7 @@ async def _install(account: "JetStreamAccount", builder: StreamBuilder) -> Strea
     return with_shown_metadata(await stream.info())
 
 
-def _builder(account: "JetStreamAccount", config: StreamConfig) -> StreamBuilder:
+def _builder(account: "AccountResources", config: StreamConfig) -> StreamBuilder:
     jetstream = account.jetstream
     return StreamBuilder(
         jetstream.volume,
@@ -172,12 +174,12 @@ def _builder(account: "JetStreamAccount", config: StreamConfig) -> StreamBuilder
     )
 
 
-def _unfinished(account: "JetStreamAccount") -> Path:
+def _unfinished(account: "AccountResources") -> Path:
     """Return the path of a new, unused directory."""
     return account.files.snapshots / _identity(account)
 
 
-def _identity(account: "JetStreamAccount") -> str:
+def _identity(account: "AccountResources") -> str:
     """Return twenty random characters that cannot be guessed."""
     return base64.urlsafe_b64encode(account.jetstream.random_bytes(ID_BYTES)).decode()
 
@@ -187,12 +189,9 @@ def _check_transfers(account: "JetStreamAccount") -> None:
         raise api_error(ErrorId.JSInsufficientResourcesErr)
 
 
-def _begin(
-    account: "JetStreamAccount", work: Coroutine[Any, Any, None], stream: "Stream | None" = None
-) -> None:
-    """Run `work` after the answer, at most until the account or the stream ends."""
+def _begin(work: Coroutine[Any, Any, None], *owners: set[asyncio.Task[None]]) -> None:
+    """Run `work` after the answer; its owners cancel their transfers when they end."""
     task = asyncio.get_running_loop().create_task(_logged(work))
-    owners = [account.transfers] if stream is None else [account.transfers, stream.transfers]
     for tasks in owners:
         tasks.add(task)
         task.add_done_callback(tasks.discard)

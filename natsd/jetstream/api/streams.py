@@ -37,7 +37,7 @@ from natsd.jetstream.models.stream import ClusterInfo, StreamInfo
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT, SUBJECT_DETAILS_LIMIT
 from natsd.jetstream.stream.info import stream_info
 from natsd.jetstream.stream.metadata import with_shown_metadata
-from natsd.jetstream.stream.stream import names_one_message
+from natsd.jetstream.stream.reading import names_one_message
 
 
 async def create(request: Request[StreamConfigRequest]) -> StreamCreateResponse:

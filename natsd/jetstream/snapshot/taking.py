@@ -10,22 +10,44 @@ between is therefore neither lost nor stored twice.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
-from natsd.jetstream.models.stream import StreamState
+from natsd.jetstream.models.stream import StreamConfig, StreamState
 from natsd.jetstream.schedules.delays import DelayedEntry
+from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
 from natsd.jetstream.snapshot.contents import ConsumerImage, SnapshotConsumer, StreamImage
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.info import state_of
 from natsd.store.backup.frozen_store import FrozenStore
 from natsd.store.file_store import FileStore
+from natsd.store.log_store import LogStore
+from natsd.store.recovery.found_damage import FoundDamage
 
-if TYPE_CHECKING:
-    from natsd.jetstream.stream.stream import Stream
+
+class FreezableStream(Protocol):
+    """A stream, as far as a snapshot of it needs it."""
+
+    config: StreamConfig
+    created_ns: int
+    store: LogStore
+    consumers: dict[str, Consumer]
+    scheduled: ScheduledMessages | None
+
+    @property
+    def damage(self) -> list[FoundDamage]:
+        """The damage that was found in the stream's files."""
+
+    @property
+    def public_consumers(self) -> Sized:
+        """The consumers that infos count and list."""
+
+    def encode_message_ids(self) -> bytes:
+        """Return the ids in the duplicate window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +68,7 @@ class TakenStream:
 
 
 async def freeze_stream(
-    stream: "Stream", new_directory: Callable[[], Path], *, with_consumers: bool
+    stream: FreezableStream, new_directory: Callable[[], Path], *, with_consumers: bool
 ) -> TakenStream:
     """Freeze a file stream at the present moment.
 
@@ -75,7 +97,7 @@ async def freeze_stream(
 class _Moment:
     """State noted at the moment when the messages are frozen, and held until `end`."""
 
-    def __init__(self, stream: "Stream") -> None:
+    def __init__(self, stream: FreezableStream) -> None:
         self._stream = stream
         self._delays = stream.scheduled.delays if stream.scheduled is not None else None
         self._waiting: list[DelayedEntry] | None = None
@@ -111,7 +133,7 @@ class _Moment:
             self._delays.let_go()
 
 
-async def _consumers(stream: "Stream") -> list[ConsumerImage]:
+async def _consumers(stream: FreezableStream) -> list[ConsumerImage]:
     """Return the consumers that have files; the event loop goes on after each."""
     images = []
     for consumer in list(stream.consumers.values()):

@@ -13,6 +13,7 @@ Source: ADR-31; nats-server's `jsMsgGetRequest` and `getDirectRequest`.
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from natsd.jetstream.models.requests import StreamMsgGetRequest
 from natsd.jetstream.stream.state import StreamReaders
 from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import MessageNotFound, StoreEOF
@@ -78,3 +79,18 @@ async def _cached_first(
     """Load a message, without giving up the event loop if it is in memory."""
     message = cached(pattern)
     return message if message is not None else await load(pattern)
+
+
+def names_one_message(request: StreamMsgGetRequest) -> bool:
+    """Tell whether the request names one message.
+
+    Sequence, last of a subject and start time exclude each other; a next-of-subject may go with a
+    sequence or a start time, where the search begins.
+    """
+    last, following = request.last_by_subj, request.next_by_subj
+    sequence, has_start = request.seq, request.start_time is not None
+    if request.batch > 0 or request.max_bytes > 0:
+        return False
+    if not (sequence or last or following or has_start):
+        return False
+    return not ((last and (sequence or has_start or following)) or (sequence and has_start))

@@ -61,7 +61,7 @@ from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_
 from natsd.jetstream.stream.markers import replace_expired
 from natsd.jetstream.stream.proposing import begin_proposing, end_proposing
 from natsd.jetstream.stream.publishing import Ingest
-from natsd.jetstream.stream.reading import find_message
+from natsd.jetstream.stream.reading import find_message, names_one_message
 from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.stream.state import StreamReaders
 from natsd.jetstream.stream.storage import open_store
@@ -632,18 +632,3 @@ class Stream:
                 await lifecycle.delete_offline(self, name)
             elif only is None or self.consumers.get(name) is only:
                 await self.consumer(name).delete()
-
-
-def names_one_message(request: StreamMsgGetRequest) -> bool:
-    """Tell whether the request names one message.
-
-    Sequence, last of a subject and start time exclude each other; a next-of-subject may go with a
-    sequence or a start time, where the search begins.
-    """
-    last, following = request.last_by_subj, request.next_by_subj
-    sequence, has_start = request.seq, request.start_time is not None
-    if request.batch > 0 or request.max_bytes > 0:
-        return False
-    if not (sequence or last or following or has_start):
-        return False
-    return not ((last and (sequence or has_start or following)) or (sequence and has_start))
