@@ -51,7 +51,7 @@ from natsd.store.errors import (
     StoreClosed,
     StoreError,
 )
-from natsd.store.log.message_log import EnforcePerSubjectLimit, TransactionalLog
+from natsd.store.log.message_log import EnforcePerSubjectLimit, MessageLog
 from natsd.store.log_store import LogStore
 from natsd.store.maintenance.block_cache import BlockCache
 from natsd.store.maintenance.compaction import Compactor
@@ -118,7 +118,7 @@ class FileStore(LogStore):
     def __init__(
         self,
         volume: Volume,
-        log: TransactionalLog,
+        log: MessageLog,
         blocks: StoredBlocks,
         recovered: Recovered,
         options: FileOptions,
@@ -173,7 +173,7 @@ class FileStore(LogStore):
             _logger.error("%s", damage)
         if not chosen.is_mirror:
             recovered.skip_lost()
-        log = TransactionalLog(
+        log = MessageLog(
             limits, lambda base: blocks.create(base, log.last_time_ns, log.last_sequence)
         )
         if recovered.blocks or recovered.last_sequence:
@@ -289,9 +289,14 @@ class FileStore(LogStore):
         await self._commits.synced()
         await super().truncate(sequence)
 
-    async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
-        """Remove or rewrite the blocks that `truncate` has cut; its removal is on disk."""
-        await self._care.cut(beyond, cut, sequence)
+    async def cut(self, sequence: int) -> None:
+        """End the log at `sequence` once all changes are committed; see LogStore.
+
+        The blocks behind are removed, the last one is rewritten.
+        """
+        while not self._commits.log_commits.is_quiet:
+            await self.synced()
+        await self._care.cut(*self._commits.log_commits.cut(sequence), sequence)
 
     def set_compression(self, compress: bool) -> None:
         """Set whether blocks that become full from now on are compressed."""
@@ -509,7 +514,7 @@ def _read_index(blocks: StoredBlocks) -> tuple[StoreImage | None, list[bytes]]:
         return None, []
 
 
-def _adopt(log: TransactionalLog, found: Recovered) -> None:
+def _adopt(log: MessageLog, found: Recovered) -> None:
     """Put the recovered state into an empty log."""
     log.take_over(
         [stored.block for stored in found.blocks],

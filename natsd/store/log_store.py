@@ -50,7 +50,7 @@ SLICE = 400_000  # an operation's budget: about a millisecond of the loop
 EXPIRY_SLICE = SLICE // 2  # shorter, since publishers wait during each slice
 REMOVALS_PER_SLICE = 5_000
 UNDO_BYTES_MAX = 16 << 20  # of undo data: then a long operation waits for a commit
-BURIED_MAX = 65_536  # names of emptied subjects to forget: then it waits for a commit too
+NAMES_MAX = 65_536  # names of emptied subjects to forget: then it waits for a commit too
 FILTERS_MAX = 1024
 KEPT_PATTERNS_MAX = 256
 """A filter of more patterns takes much memory; it is built in steps, and not kept."""
@@ -143,11 +143,8 @@ class LogStore(Store):
         """
         raise NotImplementedError
 
-    async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
-        """Finish `truncate`: forget the blocks `beyond`, rewrite the block `cut`.
-
-        `cut` is the last block if it still has the bytes of messages above `sequence`, else None.
-        """
+    async def cut(self, sequence: int) -> None:
+        """Finish `truncate`: all messages above `sequence` are removed, and the log ends there."""
         raise NotImplementedError
 
     # Writing
@@ -231,9 +228,7 @@ class LogStore(Store):
             self.changed()
             return
         await self._run_change(RemoveAbove(self._log, sequence))
-        while self._log.is_undoable and not self._log.is_quiet:
-            await self.synced()
-        await self.drop_cut(*self._log.cut(sequence), sequence)
+        await self.cut(sequence)
 
     def update_limits(self, limits: Limits, now_ns: int) -> None:
         """See Store.
@@ -355,8 +350,9 @@ class LogStore(Store):
     async def _breathe(self) -> None:
         """Let commits and other tasks run between two slices of removals."""
         self.changed()
-        self._log.forget_some()
-        if self._log.undo_bytes > UNDO_BYTES_MAX or self._log.num_buried > BURIED_MAX:
+        subjects = self._log.subjects
+        subjects.forget_some()
+        if self._log.undo_bytes > UNDO_BYTES_MAX or subjects.num_remembered > NAMES_MAX:
             await self.synced()
         await asyncio.sleep(0)
 

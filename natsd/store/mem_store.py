@@ -54,17 +54,17 @@ class MemStore(LogStore):
         """Overwrite erased messages, and rewrite blocks that became sparse."""
         log = self._log
         log.needs_care = False
-        if log.erased:
+        if log.erasures:
             self._overwrite_erased()
         while log.sparse:
             self._rewrite(log.sparse.pop())
 
     def _overwrite_erased(self) -> None:
-        for sequence in self._log.erased:
+        for sequence in self._log.erasures:
             block = self._log.block_with(sequence)
             if block is not None and (size := block.record_bytes(sequence)):
                 block.erase_record(sequence, bytes(size - RECORD_OVERHEAD_BYTES))
-        self._log.erased.clear()
+        self._log.erasures.clear()
 
     def _rewrite(self, block: MsgBlock) -> None:
         if block.message_count == 0:
@@ -74,8 +74,9 @@ class MemStore(LogStore):
         copy_messages(block, smaller, 0, block.last_sequence, BLOCK_BYTES_LIMIT)
         self._log.replace_block(block, smaller)
 
-    async def drop_cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, sequence: int) -> None:
-        """Rewrite the block that was cut, without the messages above `sequence`."""
+    async def cut(self, sequence: int) -> None:
+        """End the log at `sequence`; rewrite its last block without the messages above."""
+        _, cut = self._log.cut(sequence)
         if cut is not None:
             shorter = self._make_block(cut.base_sequence)
             copy_messages(cut, shorter, 0, sequence, BLOCK_BYTES_LIMIT)

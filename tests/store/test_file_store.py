@@ -112,7 +112,7 @@ async def test_very_many_subjects_that_end_at_once_are_forgotten_in_steps(volume
     await store.synced()
     assert store.log.subjects.empty_subjects > 0
     store.append("orders.7", None, b"", 1)  # before the subject's name is forgotten
-    await eventually_within(lambda: store.log.num_buried == 0)
+    await eventually_within(lambda: store.log.subjects.num_remembered == 0)
     assert (store.log.subjects.empty_subjects, store.log.subjects.count) == (0, 1)
     await store.close()
 

@@ -31,7 +31,7 @@ from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import DiskFile
 from natsd.store.disk.holes import Contents, is_unreadable, read_around
 from natsd.store.errors import StoreClosed
-from natsd.store.log.message_log import TransactionalLog
+from natsd.store.log.message_log import MessageLog
 from natsd.store.maintenance.compaction import Compactor
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import StoreState
@@ -68,7 +68,7 @@ class FrozenStore:
     def __init__(
         self,
         volume: Volume,
-        log: TransactionalLog,
+        log: MessageLog,
         blocks: StoredBlocks,
         commits: FileCommits,
         care: Compactor,
@@ -101,7 +101,7 @@ class FrozenStore:
         self._care.hold_erasures()
         self._holds = True
         while not self._is_measured:
-            if self._blocks is None and self._log.is_quiet:
+            if self._blocks is None and self._commits.log_commits.is_quiet:
                 self._note(self._commits.number)()
                 break
             if self._blocks is None:

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from natsd.store.block.stored_blocks import StoredBlock, StoredBlocks
 from natsd.store.disk.disk import DiskFile
 from natsd.store.errors import StoreError
-from natsd.store.log.message_log import TransactionalLog
+from natsd.store.log.message_log import LogCommits, MessageLog
 from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import DurabilityListener
 from natsd.store.wal.entries import Extent
@@ -73,7 +73,8 @@ class CommittingVolume(Protocol):
     async def read(self, function: Callable[..., T], *arguments: object) -> T: ...
 
 class FileCommits(CommitSource):
-    log: TransactionalLog
+    log: MessageLog
+    log_commits: LogCommits
     blocks: StoredBlocks
     durable_sequence: int
     number: int
@@ -86,7 +87,7 @@ class FileCommits(CommitSource):
     def __init__(
         self,
         volume: CommittingVolume,
-        log: TransactionalLog,
+        log: MessageLog,
         blocks: StoredBlocks,
         aftermath: PostCommitWork,
         *,

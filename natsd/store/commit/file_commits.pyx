@@ -1,7 +1,7 @@
 """A file store's commits: they write the changes of its log to disk, and roll back on failure.
 
-    append …  changed() ─▶ committer ─▶ take_extent ─▶ log.take: a commit of one extent, or of one
-                                        for each block that it spans, written one after the other
+    append …  changed() ─▶ committer ─▶ take_extent ─▶ LogCommits.take: a commit of one extent, or
+                            of one for each block that it spans, written one after the other
     all parts written    ─▶ committed   durable_sequence moves, `synced` returns
     all of them on disk  ─▶ on_disk     blocks and bytes no longer needed go to `PostCommitWork`
     a part failed        ─▶ failed      everything since the last commit is rolled back
@@ -27,7 +27,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.store.block.blocks cimport BlockExtent, MsgBlock
-from natsd.store.log.message_log cimport TransactionalLog
+from natsd.store.log.message_log cimport LogCommits, MessageLog
 from natsd.store.wal.entries cimport Extent
 
 from natsd.store.disk.disk import is_transient
@@ -68,7 +68,8 @@ class Durable:
 cdef class FileCommits(CommitSource):
     """The commits of one open FileStore, which creates it."""
 
-    cdef readonly TransactionalLog log
+    cdef readonly MessageLog log
+    cdef readonly LogCommits log_commits
     cdef readonly object blocks
     cdef readonly uint64_t durable_sequence
     cdef readonly uint64_t number           # of the last written commit
@@ -99,10 +100,11 @@ cdef class FileCommits(CommitSource):
     cdef uint64_t _buffered_msgs_max
 
     def __init__(
-        self, volume, TransactionalLog log not None, blocks, aftermath, *, uint64_t number,
+        self, volume, MessageLog log not None, blocks, aftermath, *, uint64_t number,
         uint64_t buffered_bytes_max, uint64_t buffered_msgs_max,
     ):
         self.log = log
+        self.log_commits = LogCommits(log)
         self.blocks = blocks
         self.durable_sequence = log.edges.last
         self.number = number
@@ -159,7 +161,7 @@ cdef class FileCommits(CommitSource):
             raise self.error
         if self._parts is not None:
             number += 1
-        if self.log.is_dirty:
+        if self.log_commits.has_changes():
             number += 1
         if number > self.number:
             self.changed()
@@ -263,8 +265,8 @@ cdef class FileCommits(CommitSource):
         """Take the log's changes as the next commit; return whether there are any."""
         cdef Part part
         cdef bint erases = self.log.erasures.count > 0
-        cdef list taken = self.log.take(
-            self.number + 1, force=self._wants_mark, closing=self._is_closing and self._wants_mark
+        cdef list taken = self.log_commits.take(
+            self.number + 1, self._wants_mark, self._is_closing and self._wants_mark
         )
         if not taken:
             return False
@@ -321,7 +323,7 @@ cdef class FileCommits(CommitSource):
     cdef int _finish(self) except -1:
         """Make a written commit count, and answer those that wait for it."""
         cdef list parts = self._parts
-        cdef list gone = self.log.committed()
+        cdef list gone = self.log_commits.committed()
         self._parts = None
         self.number += 1
         self.durable_sequence = self._last_sequence
@@ -336,7 +338,7 @@ cdef class FileCommits(CommitSource):
         self._aftermath.committed()
         if self.listener is not None:
             self.listener.durable(self.durable_sequence)
-        if self.log.is_dirty:
+        if self.log_commits.has_changes():
             self.changed()
         return 0
 
@@ -345,9 +347,9 @@ cdef class FileCommits(CommitSource):
         cdef Part part
         cdef list begun = [part.stored.block for part in parts if part.extent.offset == 0]
         cdef object erased = None
-        if self.log.erased.count:
-            erased = self.log.erased.copy()
-            self.log.erased.clear()
+        if self.log_commits.erased.count:
+            erased = self.log_commits.erased.copy()
+            self.log_commits.erased.clear()
         if gone or begun or erased is not None:
             gone = [self.blocks[block] for block in gone]
             durable = Durable(self.number, bool(begun), gone, self._full(begun), erased)
@@ -368,7 +370,7 @@ cdef class FileCommits(CommitSource):
 
     cpdef failed(self, error):
         """Roll back everything since the last commit, and raise `error` for the waiters."""
-        cdef list begun = self.log.rolled_back()
+        cdef list begun = self.log_commits.rolled_back()
         cdef list written = [] if self._parts is None else self._parts[:self._num_written]
         self._parts = None
         self.failures += 1

@@ -32,12 +32,11 @@ cdef class MessageLog(ReadableLog):
 
     cdef object make_block
 
-    cdef readonly bint is_undoable          # False: every change is durable at once
-    cdef UndoLog undo_log                    # None unless `is_undoable`
+    cdef readonly bint is_undoable          # LogCommits commits the changes; else durable at once
+    cdef UndoLog undo_log                   # None unless `is_undoable`
     cdef list replaced                      # states put away by `clear`, oldest first: see Replaced
     cdef readonly SequenceSet tombstones    # removals between first and last, for the next commit
     cdef readonly SequenceSet erasures      # removals whose bytes are to be overwritten
-    cdef readonly SequenceSet erased        # durably removed, to be overwritten now
     cdef readonly set sparse                # sealed blocks that became less than half full
     cdef LogObserver observer               # is told of removals; or None
     cdef object listener                    # called without arguments after a change, or None
@@ -54,7 +53,8 @@ cdef class MessageLog(ReadableLog):
     cdef public uint64_t applied_index      # index of the last command that was applied; 0: none
     cdef readonly uint64_t durable_index    # index of the last one that is in the last commit
 
-    cdef int new_journal(self) except -1
+    cdef int begin_undo_log(self) except -1
+    cdef bint has_undo(self) noexcept       # whether a rollback would change anything
     cdef int take_limits(self, limits) except -1
 
     # Blocks

@@ -5,8 +5,8 @@ readable_log.pyx has the queries, this file the changes. It has no file, no cloc
 
     append ─▶ refused by a limit, or ─▶ active block, index ─▶ removals that the limits ask for
 
-Changes are durable at once, or kept in an undo log until they are: TransactionalLog
-(transactional_log.pyx).
+Changes are durable at once. If the log has LogCommits (log_commits.pyx), they are durable with the
+next commit, and noted in the undo log until then.
 
 Promise
 - Every decision takes all changes so far into account, durable or not.
@@ -34,7 +34,7 @@ from natsd.store.block.blocks cimport ABSENT, FOUND, MsgBlock, NO_SLOT
 from natsd.store.codec.records cimport (
     RECORD_BYTES_MAX, RecordView, SUBJECT_BYTES_MAX, TOGETHER, record_size,
 )
-from natsd.store.log.subjects cimport sequence_in
+from natsd.store.log.subjects cimport SubjectIndex, sequence_in
 from natsd.store.sequence_set cimport SequenceSet
 
 from natsd.store.block.cold_block import ColdBlock
@@ -62,7 +62,7 @@ cdef class Replaced:
 
 
 cdef class MessageLog:
-    """The messages of one stream with their limits; every change is durable at once."""
+    """The messages of one stream with their limits."""
 
     def __cinit__(self, limits=None, make_block=None):
         """`make_block(base_sequence)` must return a new MsgBlock, in which appending continues."""
@@ -70,7 +70,6 @@ cdef class MessageLog:
         self.expiries = Expiries()
         self.tombstones = SequenceSet()
         self.erasures = SequenceSet()
-        self.erased = SequenceSet()
         self.replaced = []
         self.over_limit = {}
         self.sparse = set()
@@ -80,11 +79,46 @@ cdef class MessageLog:
         self.edges.last = self.edges.first - 1
         self.edges.first_time_is_exact = True
 
-    cdef int new_journal(self) except -1:
-        if self.is_undoable:
-            self.undo_log = UndoLog()
-            self.undo_log.durable = self.edges
+    def take_over(
+        self, list blocks not None, SubjectIndex subjects not None, SequenceSet dead not None,
+        Expiries expiries not None, *, uint64_t first_sequence, uint64_t last_sequence,
+        int64_t first_time_ns, int64_t last_time_ns, uint64_t msgs, uint64_t live_bytes,
+    ):
+        """Continue from the state found on disk; only for a log without changes and LogCommits.
+
+        `first_time_ns` is the time of the first message, or an earlier one. `dead` holds the
+        sequences between first and last that have no message.
+        """
+        assert self.msgs == 0 and self.blocks.count == 0 and not self.is_undoable
+        self.blocks.set(blocks)
+        self.subjects = subjects
+        self.dead = dead
+        self.expiries = expiries
+        self.msgs = msgs
+        self.live_bytes = live_bytes
+        self.edges.first = first_sequence
+        self.edges.last = last_sequence
+        self.edges.first_time_ns = first_time_ns
+        self.edges.last_time_ns = last_time_ns
+        self.edges.first_time_is_exact = msgs == 0
+        self.is_behind = self.is_over()
+
+    cdef int begin_undo_log(self) except -1:
+        """Note from now on what a rollback must undo: the state of this moment is durable."""
+        self.is_undoable = True
+        self.undo_log = UndoLog()
+        self.undo_log.durable = self.edges
         return 0
+
+    cdef bint has_undo(self) noexcept:
+        if not self.is_undoable:
+            return False
+        return (
+            self.undo_log.durable.last != self.edges.last
+            or self.undo_log.durable.first != self.edges.first
+            or self.undo_log.removal_count > 0 or self.undo_log.expired.count > 0
+            or len(self.replaced) > 0
+        )
 
     cdef int take_limits(self, limits) except -1:
         if limits.first_sequence > SEQUENCE_LAST:
@@ -387,7 +421,7 @@ cdef class MessageLog:
         self.msgs -= 1
         self.live_bytes -= size
         if erase:
-            (self.erasures if self.is_undoable else self.erased).add_run(sequence, sequence)
+            self.erasures.add_run(sequence, sequence)
             self.needs_care = not self.is_undoable
         elif sequence != self.edges.first and self.is_undoable:
             self.tombstones.add_run(sequence, sequence)
@@ -641,7 +675,8 @@ cdef class MessageLog:
         self.edges.last = next_sequence - 1
         self.edges.first_time_ns = 0
         self.edges.first_time_is_exact = True
-        self.new_journal()
+        if self.is_undoable:
+            self.begin_undo_log()
         if self.observer is not None:
             self.observer.emptied()
         return removed
@@ -667,6 +702,8 @@ cdef class MessageLog:
     def cut(self, uint64_t sequence):
         """End the log at `sequence`; all messages above must have been removed durably.
 
+        A log with LogCommits is cut by these.
+
         Returns (blocks that lie wholly above, the block to rewrite without its part above, or
         None).
         """
@@ -674,7 +711,6 @@ cdef class MessageLog:
         cdef uint32_t keep
         if sequence >= self.edges.last:
             return [], None
-        assert not self.is_undoable or self.is_quiet
         if sequence + 1 <= self.edges.first:
             self.edges.first = sequence + 1
         else:
@@ -687,29 +723,11 @@ cdef class MessageLog:
         while keep < self.blocks.count and self.blocks.bases[keep] <= sequence:
             keep += 1
         beyond = self.blocks.take_back(keep)
-        if self.is_undoable:
-            self.undo_log.durable = self.edges
         if self.blocks.active is not None and self.blocks.active.last_sequence > sequence:
             return beyond, self.blocks.active
         return beyond, None
 
-    # Overridden by TransactionalLog
-
-    @property
-    def is_quiet(self):
-        """Whether every change is durable."""
-        return True
-
-    @property
-    def num_buried(self):
-        """Subjects whose last message was removed; a name is forgotten once that is durable."""
-        return len(self.subjects.removed_names)
-
-    def forget_some(self):
-        """Forget some names whose removal is durable; return whether there are more."""
-        return self.subjects.forget_some()
-
     @property
     def undo_bytes(self):
         """Bytes of memory kept only for a rollback: commit before this grows large."""
-        return 0
+        return self.undo_log.removal_count * sizeof(Removal) if self.is_undoable else 0

@@ -391,6 +391,11 @@ cdef class ReadableLog:
         return self.blocks.presence_bytes()
 
     @property
+    def active(self):
+        """The block that is appended to; None: there is none."""
+        return self.blocks.active
+
+    @property
     def all_blocks(self):
         """The blocks in sequence order, the active one last."""
         return tuple(self.blocks.blocks)

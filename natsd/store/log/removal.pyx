@@ -349,7 +349,7 @@ cdef class EnforcePerSubjectLimit(Operation):
 cdef class Sweep(Operation):
     """Forget the names of subjects without messages that were not at hand at the last removal.
 
-    Works only while everything is durable: otherwise a rollback would miss these names.
+    Works only while nothing can be undone: otherwise a rollback would miss these names.
     """
 
     def __init__(self, MessageLog log not None):
@@ -367,7 +367,7 @@ cdef class Sweep(Operation):
         cdef bytes name
         cdef int64_t slot
         cdef bint done = True
-        if self.log.is_undoable and not self.log.is_quiet:
+        if self.log.has_undo():
             return True
         for _ in range(budget // REMOVED_SUBJECT_COST + 1):
             slot = self.matches.next()

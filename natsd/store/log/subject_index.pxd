@@ -95,5 +95,5 @@ cdef class SubjectIndex:
     cdef int remember_removed(self, const char* subject, Py_ssize_t length) except -1
     cdef uint32_t seal(self) noexcept
     cdef int forget_removed_names(self, uint32_t generation) except -1
-    cdef bint forget_some(self) except -1
+    cpdef bint forget_some(self) except -1
     cdef int forget(self, const char* subject, Py_ssize_t length, int64_t slot) except -1

@@ -208,7 +208,7 @@ cdef class SubjectIndex:
         self.forget_some()
         return 0
 
-    cdef bint forget_some(self) except -1:
+    cpdef bint forget_some(self) except -1:
         cdef bytes name
         cdef int64_t slot
         cdef list names = []
@@ -228,6 +228,11 @@ cdef class SubjectIndex:
             if slot >= 0 and self.record(slot).count == 0:
                 self.forget(name, len(name), slot)
         return is_more
+
+    @property
+    def num_remembered(self) -> int:
+        """Number of remembered names of subjects whose last message was removed."""
+        return len(self.removed_names)
 
     cdef int forget(self, const char* subject, Py_ssize_t length, int64_t slot) except -1:
         assert self.record(slot).count == 0

@@ -24,7 +24,7 @@ from natsd.store.block.stored_blocks import Read, StoredBlock, StoredBlocks
 from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import is_transient
 from natsd.store.errors import BlockUnreadable, StoreError, StoreUnavailable
-from natsd.store.log.message_log import TransactionalLog, look_up_slots
+from natsd.store.log.message_log import MessageLog, look_up_slots
 from natsd.store.log.subjects import SubjectIndex
 
 AHEAD = 2  # blocks that are read ahead for a caller that goes through the blocks in order
@@ -38,9 +38,7 @@ Lost = Callable[[StoredBlock, Read, list[int]], None]
 class BlockCache:
     """The cache of one FileStore's blocks; FileStore makes it and keeps it while it is open."""
 
-    def __init__(
-        self, volume: Volume, log: TransactionalLog, blocks: StoredBlocks, lost: Lost
-    ) -> None:
+    def __init__(self, volume: Volume, log: MessageLog, blocks: StoredBlocks, lost: Lost) -> None:
         self._volume = volume
         self._log = log
         self._blocks = blocks

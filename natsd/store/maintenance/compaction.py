@@ -42,7 +42,7 @@ from natsd.store.commit.commits import Durable, FileCommits
 from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import DiskFile, UnsyncedRename, is_transient
 from natsd.store.errors import StoreError, StoreReadOnly
-from natsd.store.log.message_log import TransactionalLog, look_up_slots
+from natsd.store.log.message_log import MessageLog, look_up_slots
 from natsd.store.log.subjects import SubjectIndex
 from natsd.store.maintenance.block_cache import BlockCache
 from natsd.store.recovery.checkpoint_writer import CheckpointWriter
@@ -67,7 +67,7 @@ class Compactor:
     def __init__(
         self,
         volume: Volume,
-        log: TransactionalLog,
+        log: MessageLog,
         blocks: StoredBlocks,
         cache: BlockCache,
         *,
@@ -109,13 +109,13 @@ class Compactor:
         if self._log.sparse and not self._looks_for_sparse:
             self._looks_for_sparse = True
             self.later(self._compact_sparse)
-        if self._log.num_buried and not self._forgets:
+        if self._log.subjects.num_remembered and not self._forgets:
             self._forgets = True
             self.later(self._forget_subjects)
 
     async def _forget_subjects(self) -> None:
         """Forget some names of subjects without messages; a later job goes on with the rest."""
-        self._forgets = self._log.forget_some()
+        self._forgets = self._log.subjects.forget_some()
         if self._forgets:
             self.later(self._forget_subjects)
             await asyncio.sleep(0)

@@ -25,7 +25,7 @@ from natsd.store.block.stored_blocks import StoredBlocks
 from natsd.store.commit.commits import FileCommits
 from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import DiskFile
-from natsd.store.log.message_log import TransactionalLog, dump_expiries, pack_blocks
+from natsd.store.log.message_log import MessageLog, dump_expiries, pack_blocks
 from natsd.store.log.subjects import SubjectSnapshot
 from natsd.store.recovery.found_damage import FoundDamage, encode_damage
 from natsd.store.recovery.index_db import INDEX_NAME, NEW_SUFFIX, IndexWriter, StoreImage
@@ -52,7 +52,7 @@ class CheckpointWriter:
     def __init__(
         self,
         volume: Volume,
-        log: TransactionalLog,
+        log: MessageLog,
         blocks: StoredBlocks,
         commits: FileCommits,
         damage: list[FoundDamage],
@@ -96,7 +96,7 @@ class CheckpointWriter:
         self._written_at_s = self._clock_s()
         self._written_sequence = self._log.last_sequence
         try:
-            if self._log.is_quiet and not self._commits.erasing:
+            if self._commits.log_commits.is_quiet and not self._commits.erasing:
                 self._freeze(self._commits.number)
             else:
                 self._commits.at_commit = self._freeze

@@ -405,7 +405,7 @@ class _Recovery:
         """Raise _CommitUnfinished if the newest blocks belong to a commit that did not end.
 
         That is so if sequences between them and this block are missing, which the commit left out
-        (TransactionalLog.take_blocks).
+        (LogCommits.take_blocks).
         """
         if self._open is None:
             return

@@ -1,4 +1,4 @@
-"""TransactionalLog over blocks whose files are byte strings: commits and rollbacks.
+"""LogCommits over blocks whose files are byte strings: commits and rollbacks.
 
 After each commit, a log that is recovered from these bytes alone equals the committed log.
 """
@@ -18,6 +18,7 @@ from natsd.store.log.message_log import (
     Compact,
     Expire,
     Expiries,
+    LogCommits,
     MessageLog,
     NextMatch,
     NumPending,
@@ -25,7 +26,6 @@ from natsd.store.log.message_log import (
     Purge,
     SubjectTotals,
     Sweep,
-    TransactionalLog,
     look_up_slots,
     note_gaps,
     read_batch,
@@ -89,7 +89,7 @@ class Files:
         live = [sequence for block in blocks for sequence in block.live_sequences()]
         first = min(live, default=last + 1)
         dead.discard_range(0, first - 1)
-        log = TransactionalLog(limits, self.make_block)
+        log = MessageLog(limits, self.make_block)
         log.take_over(
             blocks,
             index,
@@ -120,11 +120,12 @@ class JournalModel(RuleBasedStateMachine):
         super().__init__()
         self.limits = Limits(max_msgs=14, max_msgs_per_subject=5)
         self.files = Files()
-        self.log = TransactionalLog(self.limits, self.files.make_block)
+        self.log = MessageLog(self.limits, self.files.make_block)
+        self.commits = LogCommits(self.log)
         self.now = PlainStore(self.limits)
         self.durable = self.now.copy()
         self.taken: Taken | None = None
-        self.commits = 0
+        self.number = 0
         self.audience = Audience(self.log)
 
     def teardown(self) -> None:
@@ -227,9 +228,9 @@ class JournalModel(RuleBasedStateMachine):
     @precondition(lambda self: self.taken is None)
     @rule(force=st.booleans())
     def take(self, force: bool) -> None:
-        self.commits += 1
-        was_dirty = self.log.is_dirty
-        extents = self.log.take(self.commits, force=force)
+        self.number += 1
+        was_dirty = self.commits.is_dirty
+        extents = self.commits.take(self.number, force=force)
         assert bool(extents) == (was_dirty or force)
         if extents:
             copies = [(block.block_id, each.offset, bytes(each)) for block, each in extents]
@@ -241,7 +242,7 @@ class JournalModel(RuleBasedStateMachine):
         assert self.taken is not None
         self.files.write(self.taken.extents)
         self.durable, self.taken = self.taken.model, None
-        for block in self.log.committed():
+        for block in self.commits.committed():
             self.files.written.pop(block.block_id, None)
         recovered = self.files.recover(self.limits)
         assert self.contents(recovered) == self.durable.matching(">")
@@ -251,12 +252,12 @@ class JournalModel(RuleBasedStateMachine):
 
     @rule()
     def roll_back(self) -> None:
-        for block in self.log.rolled_back():
+        for block in self.commits.rolled_back():
             assert block.block_id not in self.files.written
         self.now, self.taken = self.durable.copy(), None
         self.settle()
 
-    @precondition(lambda self: self.log.is_quiet)
+    @precondition(lambda self: self.commits.is_quiet)
     @rule()
     def sweep(self) -> None:
         self.do(Sweep(self.log))
@@ -297,26 +298,28 @@ TestJournal.settings = settings(max_examples=150 * TORTURE, stateful_step_count=
 def test_a_removal_gives_up_nothing_before_it_is_durable() -> None:
     """A block is given up only after the removals that emptied it are durable."""
     files = Files()
-    log = TransactionalLog(Limits(max_msgs=1), files.make_block)
+    log = MessageLog(Limits(max_msgs=1), files.make_block)
+    commits = LogCommits(log)
     for sequence in range(1, 21):
         log.append("a", None, b"x" * 60, sequence)
     assert len(log.all_blocks) == 1 and files.blocks_made > 2
-    log.take(1)
-    assert [block.block_id for block in log.committed()] == list(range(1, files.blocks_made))
+    commits.take(1)
+    assert [block.block_id for block in commits.committed()] == list(range(1, files.blocks_made))
 
 
 def test_a_commit_that_failed_leaves_what_was_durable() -> None:
     """A rollback undoes appends together with the removals that they caused."""
     files = Files()
-    log = TransactionalLog(Limits(max_msgs_per_subject=1), files.make_block)
+    log = MessageLog(Limits(max_msgs_per_subject=1), files.make_block)
+    commits = LogCommits(log)
     log.append("a", None, b"first", 1)
-    files.write([(block.block_id, each.offset, bytes(each)) for block, each in log.take(1)])
-    assert log.committed() == []
+    files.write([(block.block_id, each.offset, bytes(each)) for block, each in commits.take(1)])
+    assert commits.committed() == []
     log.append("a", None, b"second", 2)
     assert log.load(2) is not None
-    log.take(2)
+    commits.take(2)
     log.append("b", None, b"third", 3)
-    log.rolled_back()
+    commits.rolled_back()
     message = log.load(1)
     assert message is not None and message.data == b"first"
     assert (log.msgs, log.last_sequence, log.subjects.count) == (1, 1, 1)
@@ -326,24 +329,26 @@ def test_a_commit_that_failed_leaves_what_was_durable() -> None:
 
 def test_the_number_of_extents_is_that_of_the_blocks_since_the_last_commit() -> None:
     files = Files()
-    log = TransactionalLog(Limits(), files.make_block)
+    log = MessageLog(Limits(), files.make_block)
+    commits = LogCommits(log)
     for sequence in range(1, 30):
         log.append("a", None, b"x" * 100, sequence)
-    extents = log.take(1)
+    extents = commits.take(1)
     assert [block.block_id for block, _ in extents] == list(range(1, files.blocks_made + 1))
-    log.committed()
-    assert log.take(2) == []
-    assert log.is_quiet
+    commits.committed()
+    assert commits.take(2) == []
+    assert commits.is_quiet
 
 
 def test_a_search_passes_blocks_without_the_subject_by() -> None:
     """A search skips blocks without the subject, which need not be in memory."""
     files = Files()
-    log = TransactionalLog(Limits(), files.make_block)
+    log = MessageLog(Limits(), files.make_block)
+    commits = LogCommits(log)
     for sequence in range(1, 101):
         log.append("rare" if sequence in (1, 50, 100) else "often", None, b"x" * 100, sequence)
-    files.write([(block.block_id, each.offset, bytes(each)) for block, each in log.take(1)])
-    log.committed()
+    files.write([(block.block_id, each.offset, bytes(each)) for block, each in commits.take(1)])
+    commits.committed()
     loaded = {log.block_with(1), log.block_with(50), log.block_with(100)}
     for block in log.all_blocks:
         if block not in loaded:
