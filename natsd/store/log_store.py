@@ -42,6 +42,7 @@ from natsd.store.log.message_log import (
     Sweep,
     last_of_subject,
     read_batch,
+    settle_limits,
 )
 from natsd.store.log.subjects import Filter
 from natsd.store.store import DurabilityListener, Limits, RemovalCause, Store, StoreState
@@ -299,7 +300,7 @@ class LogStore(Store):
                 if not self._thinning.step(SLICE):
                     return self._settle_soon()
                 self._thinning = None
-            return self._log.settle(REMOVALS_PER_SLICE) or self._settle_soon()
+            return settle_limits(self._log, REMOVALS_PER_SLICE) or self._settle_soon()
         except ColdBlock:
             return self._settle_soon()
         finally:
@@ -334,7 +335,7 @@ class LogStore(Store):
                 self._thinning = EnforcePerSubjectLimit(self._log)
             try:
                 if self._thinning is None:
-                    self._log.settle(REMOVALS_PER_SLICE)
+                    settle_limits(self._log, REMOVALS_PER_SLICE)
                 elif self._thinning.step(SLICE):
                     self._thinning = None
             except ColdBlock as cold:

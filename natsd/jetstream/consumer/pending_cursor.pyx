@@ -26,7 +26,7 @@ from libc.stdlib cimport free, malloc
 from natsd.store.block.blocks cimport MsgBlock, NO_SLOT
 from natsd.store.codec.records cimport RecordView
 from natsd.store.log.message_log cimport (
-    DONE, GONE, MessageLog, NEEDS_BLOCK, NumPending, Outcome, PENDING,
+    DONE, GONE, MessageLog, NEEDS_BLOCK, NumPending, Outcome, PENDING, next_match,
 )
 from natsd.store.log.subjects cimport Filter
 
@@ -158,7 +158,7 @@ cdef class PendingCursor:
             if self.log.next_live(self.search_from, found) and found[0] <= visible:
                 outcome = DONE
         else:
-            outcome = self.log.next_match(self.filter, self.search_from, visible, found)
+            outcome = next_match(self.log, self.filter, self.search_from, visible, found)
         if outcome == DONE:
             self.search_from = found[0]
         elif outcome == PENDING:

@@ -36,7 +36,7 @@ from natsd.jetstream.stream.checks cimport (
 from natsd.jetstream.stream.publishing cimport Ingest
 from natsd.jetstream.stream.state cimport INTEREST
 from natsd.store.codec.records cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
-from natsd.store.log.message_log cimport LogLimits, MessageLog
+from natsd.store.log.message_log cimport LogLimits, MessageLog, check_append
 
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.stream.answers import refusal, store_error
@@ -318,7 +318,7 @@ cdef class AtomicBatches(Admission):
         size = self.ingest.size_of(entry)
         if header_given(headers, TTL) and self.ingest.preconditions.allows_lifetimes:
             size = record_size(entry.subject_len, entry.headers_len, entry.data_len, True)
-        self.ingest.log.check_append(size, <uint64_t> (entry.headers_len + entry.data_len))
+        check_append(self.ingest.log, size, <uint64_t> (entry.headers_len + entry.data_len))
         so_far.count += 1
         so_far.bytes += size
         so_far.subjects[subject] = so_far.subjects.get(subject, 0) + 1

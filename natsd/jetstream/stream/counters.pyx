@@ -32,7 +32,7 @@ from libc.string cimport memcmp, memcpy
 from natsd.core.routing cimport SubjectTransform
 from natsd.jetstream.stream.state cimport StreamReaders
 from natsd.store.block.blocks cimport COLD, FOUND, Found
-from natsd.store.log.message_log cimport DONE, NEEDS_BLOCK, Outcome
+from natsd.store.log.message_log cimport DONE, NEEDS_BLOCK, Outcome, exact_last
 
 from natsd.jetstream.errors import ErrorId
 from natsd.jetstream.stream.counter_sources import (
@@ -180,7 +180,7 @@ cdef class StreamCounters:
         cdef Found seen
         if slot < 0 or self.log.subjects.record(slot).count == 0:
             return NONE
-        outcome = self.log.exact_last(slot, &sequence)
+        outcome = exact_last(self.log, slot, &sequence)
         if outcome != DONE:
             self.wanted = self.log.wanted
             return COLD_COUNT if outcome == NEEDS_BLOCK else NONE

@@ -19,7 +19,7 @@ from libc.string cimport memcpy
 
 from natsd.core.routing cimport MatchResult, Message, Subscription, subject_is_literal
 from natsd.store.codec.records cimport RecordView
-from natsd.store.log.message_log cimport DONE, MessageLog
+from natsd.store.log.message_log cimport DONE, MessageLog, exact_last
 
 from natsd.store.errors import MessageNotFound
 
@@ -151,7 +151,7 @@ cdef class DirectGet(Actor):
         if slot < 0 or log.subjects.record(slot).count == 0:
             self.send_not_found(reply, reply_len)
             return True
-        if log.exact_last(slot, &last) != DONE or last > self.stream.visible:
+        if exact_last(log, slot, &last) != DONE or last > self.stream.visible:
             return False
         try:
             if log.view(last, &view) != DONE:

@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint64_t
 from natsd.core.network cimport AccountPublisher
 from natsd.core.routing cimport MatchResult
 from natsd.store.codec.records cimport RecordView
-from natsd.store.log.message_log cimport DONE, GONE, NEEDS_BLOCK, Outcome, PENDING
+from natsd.store.log.message_log cimport DONE, GONE, NEEDS_BLOCK, Outcome, PENDING, next_match
 from natsd.store.log.subjects cimport Filter
 
 from natsd.store.errors import MessageNotFound
@@ -82,8 +82,8 @@ cdef class DirectBatch:
             if self.readers.log.next_live(self.from_sequence, sequence):
                 return DONE if sequence[0] <= self.readers.visible else GONE
             return GONE
-        outcome = self.readers.log.next_match(
-            self.filter, self.from_sequence, self.readers.visible, sequence
+        outcome = next_match(
+            self.readers.log, self.filter, self.from_sequence, self.readers.visible, sequence
         )
         if outcome == PENDING or outcome == NEEDS_BLOCK:
             self.from_sequence = self.readers.log.resume_at

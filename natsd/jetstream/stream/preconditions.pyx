@@ -27,7 +27,9 @@ from libc.string cimport memcmp
 
 from natsd.core.routing cimport subject_is_literal, subject_is_valid
 from natsd.jetstream.stream.state cimport StreamReaders
-from natsd.store.log.message_log cimport DONE, GONE, MessageLog, NEEDS_BLOCK, Outcome
+from natsd.store.log.message_log cimport (
+    DONE, GONE, MessageLog, NEEDS_BLOCK, Outcome, exact_last,
+)
 
 from natsd.core.quoting import quoted
 from natsd.jetstream.errors import ErrorId, api_error
@@ -208,7 +210,7 @@ cdef class Preconditions:
         slot = log.subjects.find(subject, length)
         if slot < 0 or log.subjects.record(slot).count == 0:
             return GONE
-        outcome = log.exact_last(slot, found)
+        outcome = exact_last(log, slot, found)
         if outcome == NEEDS_BLOCK:
             self.fetch(log.wanted)
         elif outcome == GONE:

@@ -46,6 +46,7 @@ from natsd.jetstream.stream.checks cimport (
 from natsd.jetstream.stream.state cimport Actor, INTEREST, StreamReaders
 from natsd.store.block.sendable cimport sendable_headers
 from natsd.store.codec.records cimport RECORD_BYTES_MAX, SUBJECT_BYTES_MAX, record_size
+from natsd.store.log.message_log cimport refuse_over_limit
 from natsd.store.log.subjects cimport is_exact
 
 from natsd.jetstream.commands.commands import Skip
@@ -488,8 +489,9 @@ cdef class Ingest(Actor):
         if is_rollup:
             self.log.limit.discard_new_per_subject = False
         try:
-            self.log.refuse(
-                self.log.subjects.find(entry.subject, entry.subject_len), self.size_of(entry)
+            refuse_over_limit(
+                self.log, self.log.subjects.find(entry.subject, entry.subject_len),
+                self.size_of(entry),
             )
         except LimitExceeded as error:
             return self.store_failed(error.text)

@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from natsd.core.routing cimport subject_is_literal
 from natsd.jetstream.stream.state cimport Actor, StreamReaders
-from natsd.store.log.message_log cimport DONE
+from natsd.store.log.message_log cimport DONE, exact_first
 
 from natsd.store.errors import StoreError
 
@@ -84,7 +84,7 @@ cdef class Rollups:
                 first = self.log.edges.first
             elif self.log.subjects.record(slot).count <= kept:
                 return True
-            elif self.log.exact_first(slot, &first) != DONE:
+            elif exact_first(self.log, slot, &first) != DONE:
                 return False
             if self.log.remove(first, False) != DONE:
                 return False

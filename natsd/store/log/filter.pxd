@@ -28,7 +28,7 @@ cdef class Filter:
     cdef uint32_t page_count
     cdef uint64_t frees                     # `frees` of the index at the first verdict
     cdef bint has_learned
-    # The slots of the matching subjects, if they are few; see ReadableLog.narrow.
+    # The slots of the matching subjects, if they are few; see `collect_slots`.
     cdef SlotMarks few
     cdef uint64_t arrivals                  # log's arrivals at that time; 0: not collected yet
 

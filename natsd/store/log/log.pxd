@@ -1,8 +1,10 @@
 """MessageLog for compiled callers: append and remove without Python objects."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from natsd.store.block.blocks cimport MsgBlock
+from natsd.store.codec.records cimport RecordView
 from natsd.store.log.subjects cimport SubjectIndex
 from natsd.store.sequence_set cimport SequenceSet
 
@@ -25,7 +27,24 @@ cdef extern from *:
     uint64_t SEQUENCE_LAST "NATSD_SEQUENCE_LAST"
 
 
-cdef class MessageLog(ReadableLog):
+cdef enum Outcome:
+    GONE = 0                    # there is no such message
+    DONE = 1
+    NEEDS_BLOCK = 2             # the block in `wanted` is not in memory
+    PENDING = 3                 # not found yet: continue at `resume_at`
+
+
+@cython.final
+cdef class MessageLog:
+    cdef Edges edges
+    cdef readonly uint64_t msgs
+    cdef readonly uint64_t live_bytes
+    cdef readonly SubjectIndex subjects
+    cdef readonly SequenceSet dead          # sequences in first..last without a live message
+    cdef BlockList blocks
+    cdef readonly MsgBlock wanted           # the block that is needed after NEEDS_BLOCK
+    cdef uint64_t resume_at                 # set by `next_match`: nothing before it matches
+
     cdef readonly Expiries expiries
     cdef readonly object limits
     cdef LogLimits limit
@@ -43,7 +62,7 @@ cdef class MessageLog(ReadableLog):
     cdef bint is_told                       # `listener` was called since the last commit was taken
     cdef public bint needs_care             # a log without commits has dead bytes to free
     cdef object refusal                     # error raised for every change, or None
-    cdef readonly bint is_behind            # a limit is not enforced yet: call `settle`
+    cdef readonly bint is_behind            # a limit is not enforced yet: call `settle_limits`
     cdef dict over_limit                    # slot -> birth of each subject over its limit
     cdef public bint is_overcrowded         # further subjects are over it (EnforcePerSubjectLimit)
     cdef uint64_t age_from                  # messages below this sequence never expire by age
@@ -56,6 +75,15 @@ cdef class MessageLog(ReadableLog):
     cdef int begin_undo_log(self) except -1
     cdef bint has_undo(self) noexcept       # whether a rollback would change anything
     cdef int take_limits(self, limits) except -1
+
+    # By sequence
+    cdef bint is_here(self, uint64_t sequence) noexcept nogil
+    cdef bint next_live(self, uint64_t sequence, uint64_t* found) noexcept nogil
+    cdef bint live_before(self, uint64_t sequence, uint64_t* found) noexcept nogil
+    cdef uint64_t live_below(self, uint64_t sequence) noexcept nogil
+    # Point `out` at a live message; valid until the log or a cache changes. Returns DONE or
+    # NEEDS_BLOCK, or raises.
+    cdef Outcome view(self, uint64_t sequence, RecordView* out) except? NEEDS_BLOCK
 
     # Blocks
     cdef MsgBlock begin_block(self, uint64_t sequence)
@@ -78,9 +106,6 @@ cdef class MessageLog(ReadableLog):
     # then.
     cdef int begin_together(self, uint64_t count, uint64_t size) except -1
     cdef int end_together(self) except -1
-    cdef int check_append(self, uint64_t size, uint64_t payload) except -1
-    cdef int refuse(self, int64_t slot, uint64_t size) except -1
-    cdef int check_room(self, int64_t slot, uint64_t size) except -1
     cdef int end_at(self, uint64_t sequence, int64_t time_ns) except -1
     cdef int tell(self) except -1
     cdef uint64_t skip_raw(self, uint64_t count) except 0
@@ -93,9 +118,6 @@ cdef class MessageLog(ReadableLog):
     cdef int retire_blocks(self) except -1
     cdef uint64_t counted_bytes(self) noexcept nogil       # bytes that count for `max_bytes`
     cdef bint is_over(self) noexcept nogil
-    cdef int enforce(self, uint64_t removals_max) except -1
-    cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK
-    cdef Outcome defer(self, int64_t slot) except? NEEDS_BLOCK
     cdef int note_expiry(self, int64_t at_ns, uint64_t sequence) except -1
 
 

@@ -1,18 +1,19 @@
 """MessageLog: the state machine of one stream's storage, the same for files and for memory.
 
-It owns the list of blocks, the subject index, the set of removed sequences, and the limits.
-readable_log.pyx has the queries, this file the changes. It has no file, no clock and no event loop:
+It owns the list of blocks, the subject index, the set of removed sequences, and the limits. It has
+no file, no clock and no event loop:
 
     append ─▶ refused by a limit, or ─▶ active block, index ─▶ removals that the limits ask for
 
-Changes are durable at once. If the log has LogCommits (log_commits.pyx), they are durable with the
-next commit, and noted in the undo log until then.
+lookup.pyx finds messages by subject and filter, limits.pyx refuses and removes messages for the
+limits. Changes are durable at once. If the log has LogCommits (log_commits.pyx), they are durable
+with the next commit, and noted in the undo log until then.
 
 Promise
 - Every decision takes all changes so far into account, durable or not.
-- An operation that needs a block which is not in memory raises ColdBlock and has changed nothing;
-  its store loads the block and repeats the operation. Such removals on the append path wait
-  (`is_behind`) until `settle` does them. So do removals beyond REMOVALS_MAX for one append.
+- An operation that needs a block which is not in memory raises ColdBlock, or answers NEEDS_BLOCK
+  with the block in `wanted`, and has changed nothing; its store loads the block and repeats the
+  operation.
 - A removal at the front needs no record: it moves `first`, which each mark contains. The others are
   in `tombstones` until the next commit.
 - A batch stands in one block, which may exceed its size for it, and so in one extent of one commit:
@@ -23,6 +24,7 @@ Promise
 Source: nats-server's memstore.go and filestore.go for the meaning of limits and discard policies.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_Check
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -32,15 +34,15 @@ from natsd.core.routing cimport wire_bytes
 from natsd.store.block.array cimport Array
 from natsd.store.block.blocks cimport ABSENT, FOUND, MsgBlock, NO_SLOT
 from natsd.store.codec.records cimport (
-    RECORD_BYTES_MAX, RecordView, SUBJECT_BYTES_MAX, TOGETHER, record_size,
+    RECORD_BYTES_MAX, RecordView, SUBJECT_BYTES_MAX, TOGETHER, message_of, record_size,
 )
-from natsd.store.log.subjects cimport SubjectIndex, sequence_in
+from natsd.store.log.subjects cimport SubjectIndex
 from natsd.store.sequence_set cimport SequenceSet
 
 from natsd.store.block.cold_block import ColdBlock
 from natsd.store.errors import (
-    InvalidLimits, MaximumBytesExceeded, MaximumMessageSizeExceeded, MaximumMessagesExceeded,
-    MaximumMessagesPerSubjectExceeded, SequenceMismatch,
+    InvalidLimits, MaximumMessageSizeExceeded, MessageDamaged, MessageNotFound, SequenceMismatch,
+    StoreEOF,
 )
 from natsd.store.store import Discard, Limits, StoreState
 
@@ -49,8 +51,6 @@ cdef extern from "Python.h":
 
 cdef enum:
     GAP_MAX = 65_536            # missing sequences that a block may span
-    REMOVALS_MAX = 64           # messages that one append may remove
-    CROWDED_MAX = 65_536        # subjects that are remembered as waiting for a block
 
 
 cdef inline uint64_t limit_of(object given):
@@ -61,12 +61,16 @@ cdef class Replaced:
     """The state of a log before it was emptied at once."""
 
 
+@cython.final
 cdef class MessageLog:
     """The messages of one stream with their limits."""
 
     def __cinit__(self, limits=None, make_block=None):
         """`make_block(base_sequence)` must return a new MsgBlock, in which appending continues."""
         self.make_block = make_block
+        self.subjects = SubjectIndex()
+        self.dead = SequenceSet()
+        self.blocks = BlockList()
         self.expiries = Expiries()
         self.tombstones = SequenceSet()
         self.erasures = SequenceSet()
@@ -134,6 +138,64 @@ cdef class MessageLog:
         self.limit.discard_new_per_subject = limits.discard_new_per_subject
         return 0
 
+    # By sequence
+
+    cdef bint is_here(self, uint64_t sequence) noexcept nogil:
+        return (
+            self.edges.first <= sequence <= self.edges.last and not self.dead.has(sequence)
+        )
+
+    cdef bint next_live(self, uint64_t sequence, uint64_t* found) noexcept nogil:
+        """Find the first live message at or after `sequence`."""
+        sequence = max(sequence, self.edges.first)
+        if not self.dead.find_absent(sequence, found):
+            return False
+        return found[0] <= self.edges.last
+
+    cdef bint live_before(self, uint64_t sequence, uint64_t* found) noexcept nogil:
+        """Find the last live message at or before `sequence`."""
+        sequence = min(sequence, self.edges.last)
+        if not self.dead.find_absent_back(sequence, found):
+            return False
+        return found[0] >= self.edges.first
+
+    cdef uint64_t live_below(self, uint64_t sequence) noexcept nogil:
+        """Return how many live messages lie before `sequence`."""
+        if sequence <= self.edges.first:
+            return 0
+        if sequence > self.edges.last:
+            return self.msgs
+        return sequence - self.edges.first - self.dead.count_through(sequence - 1)
+
+    cdef Outcome view(self, uint64_t sequence, RecordView* out) except? NEEDS_BLOCK:
+        cdef MsgBlock block
+        if not self.is_here(sequence):
+            if sequence > self.edges.last:
+                raise StoreEOF()
+            raise MessageNotFound()
+        block = self.blocks.holding(sequence)
+        cdef int answer = block.view(sequence, out)
+        if answer == FOUND:
+            return DONE
+        if answer < 0:
+            self.wanted = block
+            return NEEDS_BLOCK
+        raise MessageDamaged(sequence, "")
+
+    def load(self, uint64_t sequence):
+        """Return the message; None: `wanted` must be loaded first.
+
+        Raises as Store.load_cached does.
+        """
+        cdef RecordView view
+        if self.view(sequence, &view) != DONE:
+            return None
+        return message_of(&view)
+
+    def has(self, uint64_t sequence):
+        """Return whether there is such a message, in memory or not."""
+        return bool(self.is_here(sequence))
+
     # Blocks
 
     cdef MsgBlock begin_block(self, uint64_t sequence):
@@ -189,7 +251,7 @@ cdef class MessageLog:
         ]
         for subject, headers, data in batch:
             size = record_size(len(subject), len(headers), len(data), False)
-            self.check_append(size, <uint64_t> (len(headers) + len(data)))
+            check_append(self, size, <uint64_t> (len(headers) + len(data)))
             total += size
         self.begin_together(len(batch), total)
         try:
@@ -249,13 +311,13 @@ cdef class MessageLog:
         cdef uint64_t payload = <uint64_t> headers_len + data_len
         cdef int64_t slot
         cdef MsgBlock block
-        self.check_append(size, payload)
+        check_append(self, size, payload)
         if sequence == 0:
             sequence = self.edges.last + 1
         elif sequence <= self.edges.last or sequence > SEQUENCE_LAST:
             raise SequenceMismatch()
         if is_checked and self.limit.discard_new:
-            self.refuse(self.subjects.find(subject, subject_len), size)
+            refuse_over_limit(self, self.subjects.find(subject, subject_len), size)
         block = self.block_for(sequence, size)
         slot = self.subjects.place(subject, subject_len)
         block.append(
@@ -270,25 +332,12 @@ cdef class MessageLog:
             self.note_expiry(expires_ns, sequence)
         if self.limit.max_msgs_per_subject:
             if self.subjects.record(slot).count > self.limit.max_msgs_per_subject:
-                self.thin(slot)
+                thin_subject(self, slot)
         if self.is_over():
-            self.enforce(REMOVALS_MAX)
+            enforce_limits(self, REMOVALS_MAX)
         if self.needs_care or self.is_behind or not self.is_told:
             self.tell()
         return sequence
-
-    cdef int check_append(self, uint64_t size, uint64_t payload) except -1:
-        """Raise if a message exceeds what the log accepts, whatever the discard policy is.
-
-        `size` is the record's, `payload` that of headers and data, both in bytes.
-        """
-        if self.refusal is not None:
-            raise self.refusal()
-        if size > RECORD_BYTES_MAX or 0 < self.limit.max_msg_size < payload:
-            raise MaximumMessageSizeExceeded()
-        if 0 < self.limit.max_bytes < size - self.limit.uncounted_bytes:
-            raise MaximumBytesExceeded()
-        return 0
 
     cdef int begin_together(self, uint64_t count, uint64_t size) except -1:
         cdef MsgBlock block
@@ -328,38 +377,6 @@ cdef class MessageLog:
             self.is_undoable or self.needs_care or self.is_behind
         ):
             self.listener()
-        return 0
-
-    cdef int refuse(self, int64_t slot, uint64_t size) except -1:
-        """Raise if a "discard new" limit refuses a message with that subject.
-
-        If the subject is at its own limit, the message replaces the subject's first message.
-        """
-        cdef LogLimits* limit = &self.limit
-        cdef bint is_full = (
-            slot >= 0 and limit.max_msgs_per_subject > 0
-            and self.subjects.record(slot).count >= limit.max_msgs_per_subject
-        )
-        if is_full and limit.discard_new_per_subject:
-            raise MaximumMessagesPerSubjectExceeded()
-        if 0 < limit.max_msgs <= self.msgs and not is_full:
-            raise MaximumMessagesExceeded()
-        if 0 < limit.max_bytes < self.counted_bytes() + size - limit.uncounted_bytes:
-            if not is_full:
-                raise MaximumBytesExceeded()
-            self.check_room(slot, size)
-        return 0
-
-    cdef int check_room(self, int64_t slot, uint64_t size) except -1:
-        """Raise MaximumBytesExceeded unless removing the subject's first message makes room."""
-        cdef uint64_t first = 0
-        if self.exact_first(slot, &first) != DONE:
-            raise ColdBlock(self.wanted)
-        if not self.blocks.holding(first).has_arrays:
-            raise ColdBlock(self.blocks.holding(first))
-        size -= self.blocks.holding(first).size_of(first)
-        if self.counted_bytes() + size > self.limit.max_bytes:
-            raise MaximumBytesExceeded()
         return 0
 
     cdef int end_at(self, uint64_t sequence, int64_t time_ns) except -1:
@@ -432,7 +449,7 @@ cdef class MessageLog:
     cdef Outcome remove_lost(self, uint64_t sequence, MsgBlock block) except? NEEDS_BLOCK:
         """Remove a message that does not verify any more, but was there when the store was opened.
 
-        Its subject is unknown; `thin` finds out later that the subject has one message less.
+        Its subject is unknown; `thin_subject` finds out later that it has one message less.
         """
         if self.observer is not None:
             self.observer.removed(sequence, NO_SLOT, block)
@@ -527,70 +544,8 @@ cdef class MessageLog:
     cdef uint64_t counted_bytes(self) noexcept nogil:
         return self.live_bytes - self.msgs * self.limit.uncounted_bytes
 
-    cdef int enforce(self, uint64_t removals_max) except -1:
-        """Remove messages from the front while a limit is exceeded; update `is_behind`."""
-        while removals_max > 0 and self.is_over():
-            if self.remove(self.edges.first, False) != DONE:
-                break
-            removals_max -= 1
-        self.is_behind = self.is_over() or len(self.over_limit) > 0
-        return 0
-
-    cdef Outcome thin(self, int64_t slot) except? NEEDS_BLOCK:
-        """Remove a subject's first messages while it has too many, or remember that it has."""
-        cdef uint64_t first = 0
-        cdef uint64_t count
-        cdef uint32_t removals = 0
-        cdef Outcome outcome = DONE
-        while self.subjects.record(slot).count > self.limit.max_msgs_per_subject:
-            outcome = NEEDS_BLOCK
-            if removals < REMOVALS_MAX:
-                outcome = self.exact_first(slot, &first)
-            if outcome == GONE:
-                first = sequence_in(self.subjects.record(slot).first)
-            count = self.subjects.record(slot).count
-            if outcome == DONE:
-                outcome = self.remove(first, False)
-            if outcome != NEEDS_BLOCK and self.subjects.record(slot).count == count:
-                self.subjects.unnote(slot, first)       # counted, but lost: see `remove_lost`
-                outcome = DONE
-            if outcome != DONE:
-                return self.defer(slot)
-            removals += 1
-        return DONE
-
-    cdef Outcome defer(self, int64_t slot) except? NEEDS_BLOCK:
-        """Remember that the subject has too many messages.
-
-        Beyond CROWDED_MAX such subjects, all subjects must be checked.
-        """
-        if len(self.over_limit) < CROWDED_MAX:
-            self.over_limit[slot] = self.subjects.record(slot).birth
-        else:
-            self.is_overcrowded = True
-        self.is_behind = True
-        return NEEDS_BLOCK
-
-    def settle(self, uint64_t removals_max):
-        """Do up to `removals_max` deferred removals and removals for limits.
-
-        Returns whether nothing is left to do. Raises ColdBlock if the next removal needs a block.
-        """
-        cdef int64_t slot
-        self.wanted = None
-        for slot in list(self.over_limit)[:removals_max]:
-            birth = self.over_limit.pop(slot)
-            if self.subjects.record(slot).birth == birth and self.limit.max_msgs_per_subject:
-                self.thin(slot)
-        if not self.limit.max_msgs_per_subject:
-            self.over_limit.clear()
-        self.enforce(removals_max)
-        if self.is_behind and self.wanted is not None:
-            raise ColdBlock(self.wanted)
-        return not self.is_behind
-
     def set_limits(self, limits):
-        """Change the limits; `settle` and EnforcePerSubjectLimit apply them to stored messages."""
+        """Change the limits; `settle_limits` and EnforcePerSubjectLimit enforce them."""
         self.take_limits(limits)
         self.age_from = 0
         self.is_behind = self.is_over() or len(self.over_limit) > 0
@@ -620,6 +575,40 @@ cdef class MessageLog:
         return at
 
     # State
+
+    @property
+    def first_sequence(self):
+        """Sequence of the first message; last_sequence + 1 if there is none."""
+        return self.edges.first
+
+    @property
+    def last_sequence(self):
+        """Sequence of the last message, or the last reserved one."""
+        return self.edges.last
+
+    @property
+    def last_time_ns(self):
+        """Time of the last message in ns."""
+        return self.edges.last_time_ns
+
+    @property
+    def presence_bytes(self):
+        """Bytes of memory for the filters that tell which blocks have which subjects."""
+        return self.blocks.presence_bytes()
+
+    @property
+    def active(self):
+        """The block that is appended to; None: there is none."""
+        return self.blocks.active
+
+    @property
+    def all_blocks(self):
+        """The blocks in sequence order, the active one last."""
+        return tuple(self.blocks.blocks)
+
+    def block_with(self, uint64_t sequence):
+        """Return the block that contains or contained this sequence; None: the log has no block."""
+        return self.blocks.holding(sequence) if self.blocks.count else None
 
     def set_last_time(self, int64_t time_ns):
         """Set the time of a last message that is gone, for a log made from another source."""

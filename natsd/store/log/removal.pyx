@@ -333,7 +333,7 @@ cdef class EnforcePerSubjectLimit(Operation):
             if count <= limit:
                 self.slot = -1
                 continue
-            outcome = self.log.exact_first(self.slot, &first)
+            outcome = exact_first(self.log, self.slot, &first)
             self.need(outcome)
             if outcome == GONE:
                 first = sequence_in(self.subjects.record(self.slot).first)

@@ -241,7 +241,7 @@ cdef class NumPending(Operation):
         """Count the subject if its last message lies in the range."""
         cdef uint64_t last = 0
         if sequence_in(record.first) < self.first and not is_exact(record.last):
-            if self.log.exact_last(slot, &last) != DONE:
+            if exact_last(self.log, slot, &last) != DONE:
                 self.note_partial(slot, record)     # the backward scan finds its last message
                 return 0
         self.found += sequence_in(record.last) >= self.first
@@ -484,7 +484,7 @@ cdef class LastMatch(Operation):
         while self.bounds and self.bounds[-1][0] > self.best:
             slot = self.bounds[-1][1]
             if self.subjects.record(slot).count:
-                self.need(self.log.exact_last(slot, &last))
+                self.need(exact_last(self.log, slot, &last))
                 self.best = max(self.best, last)
             self.bounds.pop()
         return True
@@ -510,7 +510,7 @@ cdef class NextMatch(Operation):
         cdef Outcome outcome
         cdef uint64_t found = 0
         for _ in range(budget // NEXT_MATCH_COST + 1):
-            outcome = self.log.next_match(self.filter, self.at, self.upto, &found)
+            outcome = next_match(self.log, self.filter, self.at, self.upto, &found)
             if outcome == DONE:
                 self.result = found
                 return True
@@ -585,7 +585,7 @@ def last_of_subject(MessageLog log not None, subject) -> int | None:
     slot = log.subjects.find(name, len(name))
     if slot < 0 or log.subjects.record(slot).count == 0:
         return 0
-    if log.exact_last(slot, &last) != DONE:
+    if exact_last(log, slot, &last) != DONE:
         raise ColdBlock(log.wanted)
     return last
 

@@ -30,6 +30,7 @@ from natsd.store.log.message_log import (
     note_gaps,
     read_batch,
     set_slots,
+    settle_limits,
 )
 from natsd.store.log.subjects import Filter, SubjectIndex
 from natsd.store.sequence_set import SequenceSet
@@ -137,7 +138,7 @@ class JournalModel(RuleBasedStateMachine):
     def settle(self) -> None:
         while self.log.is_behind:
             try:
-                self.log.settle(100)
+                settle_limits(self.log, 100)
             except ColdBlock as cold:
                 self.files.fetch(cold.block, self.log)
 
