@@ -53,6 +53,7 @@ from natsd.store.errors import (
 )
 from natsd.store.log.message_log import EnforcePerSubjectLimit, MessageLog
 from natsd.store.log_store import LogStore
+from natsd.store.maintenance.background_jobs import BackgroundJobs
 from natsd.store.maintenance.block_cache import BlockCache
 from natsd.store.maintenance.compaction import Compactor
 from natsd.store.maintenance.encrypting import encrypt_plain
@@ -128,7 +129,10 @@ class FileStore(LogStore):
         self._volume = volume
         self._blocks = blocks
         self._cache = BlockCache(volume, log, blocks, self._note_lost)
-        self._care = Compactor(volume, log, blocks, self._cache, compress=options.compress)
+        self._jobs = BackgroundJobs(blocks.directory)
+        self._care = Compactor(
+            volume, log, blocks, self._cache, self._jobs, compress=options.compress
+        )
         self._commits = FileCommits(
             volume,
             log,
@@ -190,14 +194,14 @@ class FileStore(LogStore):
         for stored in recovered.blocks[:-1]:
             # An earlier process may have ended before it marked the block as followed.
             if not (stored.is_followed or stored.path in damaged):
-                self._care.later(partial(self._care.note_followed, stored))
+                self._jobs.later(partial(self._care.note_followed, stored))
         await self._settle_recovered(recovered)
         if recovered.unfinished_erasures:
             number = self._commits.number
             self._commits.erasing.add(number)
-            self._care.later(partial(self._care.erase, recovered.unfinished_erasures, number))
+            self._jobs.later(partial(self._care.erase, recovered.unfinished_erasures, number))
         if recovered.blocks and not recovered.used_index:
-            self._care.later(self._index.write)
+            self._jobs.later(self._index.write)
         if self._log.is_behind:
             self._settle_soon()
 
@@ -213,7 +217,7 @@ class FileStore(LogStore):
             if not is_transient(error):
                 raise
             _logger.warning("%s: opened, to be written to later: %s", self._blocks.directory, error)
-            self._care.later(partial(self._commit_recovered, recovered))
+            self._jobs.later(partial(self._commit_recovered, recovered))
 
     async def _commit_recovered(self, recovered: Recovered) -> None:
         """Commit the recovered state, and remove files that recovery found empty."""
@@ -296,7 +300,8 @@ class FileStore(LogStore):
         """
         while not self._commits.log_commits.is_quiet:
             await self.synced()
-        await self._care.cut(*self._commits.log_commits.cut(sequence), sequence)
+        beyond, cut = self._commits.log_commits.cut(sequence)
+        await self._jobs.in_turn(partial(self._care.cut, beyond, cut, sequence))
 
     def set_compression(self, compress: bool) -> None:
         """Set whether blocks that become full from now on are compressed."""
@@ -338,7 +343,7 @@ class FileStore(LogStore):
         self._check_open()
         frozen = self._make_frozen(directory, at_moment)
         try:
-            await self._care.in_turn(frozen.take)
+            await self._jobs.in_turn(frozen.take)
         except BaseException:
             await frozen.release()
             raise
@@ -376,7 +381,7 @@ class FileStore(LogStore):
         try:
             if self._commits.error is None:  # after an error only durable data is left
                 await self._commits.close()
-            await self._care.finished()
+            await self._jobs.finished()
             if self._blocks.all and self._commits.error is None:
                 await self._index.write()
         finally:
@@ -411,7 +416,7 @@ class FileStore(LogStore):
             finally:
                 self._commits.resume()
 
-        await self._care.in_turn(rename)
+        await self._jobs.in_turn(rename)
         return renamed[0]
 
     async def abandon(self) -> None:
@@ -425,7 +430,7 @@ class FileStore(LogStore):
         with contextlib.suppress(StoreError):
             await self._commits.pause()
         self._commits.give_up(StoreClosed())
-        await self._care.finished()
+        await self._jobs.finished()
         await self._cache.close()
         for stored in self._blocks.all:
             if stored.file is not None:

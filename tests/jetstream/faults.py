@@ -152,7 +152,7 @@ class Operations:
             await self.stream.delete_message(max(self.expected.must))
         store = self.stream.store
         assert isinstance(store, FileStore)
-        await store._care.in_turn(nothing)  # the bytes are overwritten after the answer
+        await store._jobs.in_turn(nothing)  # the bytes are overwritten after the answer
 
     async def consumer(self) -> None:
         config = ConsumerConfig(

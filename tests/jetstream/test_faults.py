@@ -228,7 +228,7 @@ async def killed(
     for account in jetstream.accounts.values():
         for stream in account.streams.values():
             if isinstance(stream.store, FileStore):
-                stream.store._care._is_closing = True  # its timers find nothing to do
+                stream.store._jobs.is_closing = True  # its timers find nothing to do
     await end_other_tasks()
     jetstream.scheduler.close()
     jetstream.reactor.close()

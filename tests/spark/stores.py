@@ -135,7 +135,7 @@ class Stored:
             shutil.copytree(self.root, root)
 
         self.run(self.store.synced())
-        self.run(self.store._care.in_turn(copied))  # not in the middle of a compaction
+        self.run(self.store._jobs.in_turn(copied))  # not in the middle of a compaction
         return root
 
 

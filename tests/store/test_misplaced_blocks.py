@@ -66,15 +66,15 @@ async def make(kind: str, end: str, word: bytes, seed: int) -> Made:
     machine.chance.seed(seed)
     store = await machine.open()
     await fill(store, 1, 6, word)
-    await store._care.finished()
+    await store._jobs.finished()
     older = files_of(machine.disk)
-    store._care._is_closing = False
+    store._jobs.is_closing = False
     await fill(store, 6, 25, word)
     messages = {m.sequence: plain(m) for m in await everything(store)}
     if end == "closed":
         await store.close()
     else:
-        await store._care.finished()
+        await store._jobs.finished()
     files = files_of(machine.disk)
     if end.endswith(INDEX_NAME):
         del files[INDEX_NAME]
@@ -217,7 +217,7 @@ async def newest_lost(machine: Machine, end: str) -> tuple[int, int]:
     if end == "closed":
         await store.close()
     else:
-        await store._care.finished()
+        await store._jobs.finished()
     await end_other_tasks()
     machine.disk = machine.disk.kill()
     machine.disk.unlink(path)
@@ -279,8 +279,8 @@ async def test_a_stream_that_is_cut_between_two_blocks_has_lost_none(kind: str) 
     machine = Machine(FaultyDisk(), Limits(), OPTIONS[kind])
     store = await machine.open()
     await fill(store, 1, 16, b"a word")
-    await store._care.finished()
-    store._care._is_closing = False
+    await store._jobs.finished()
+    store._jobs.is_closing = False
     second = store._log.all_blocks[2].base_sequence
     await store.truncate(second - 1)
     await end_other_tasks()
@@ -300,7 +300,7 @@ async def test_a_file_that_is_exchanged_while_it_is_served_costs_its_messages(
     machine = Machine(FaultyDisk(), Limits(), OPTIONS[kind])
     store = await machine.open()
     await fill(store, 1, 16, b"a word")
-    await store._care.finished()
+    await store._jobs.finished()
     first, second = store._log.all_blocks[:2]
     for block in store._log.all_blocks[:-1]:
         block.clear_cache()
@@ -333,7 +333,7 @@ async def test_an_only_block_that_is_lost_is_told_and_its_sequences_stay_unused(
     machine = Machine(FaultyDisk(), Limits(), replace(OPTIONS[kind], block_bytes_max=1 << 16))
     store = await machine.open()
     await fill(store, 1, 10, b"lost")
-    await (store.close() if end == "closed" else store._care.finished())
+    await (store.close() if end == "closed" else store._jobs.finished())
     await end_other_tasks()
     machine.disk.unlink(DIRECTORY / block_name(1))
     after: list[int] = []
@@ -344,7 +344,7 @@ async def test_an_only_block_that_is_lost_is_told_and_its_sequences_stay_unused(
         after.append(store.append("s.0", None, b"after", 10))
         assert after[-1] > 9
         await store.synced()
-        await store._care.finished()
+        await store._jobs.finished()
         await end_other_tasks()
 
 

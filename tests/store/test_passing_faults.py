@@ -54,6 +54,7 @@ def short_pauses() -> Iterator[None]:
     with (
         mock.patch("natsd.store.commit.committer.PROBE_S", 0.001),
         mock.patch("natsd.store.commit.commits.RETRY_S", 0.001),
+        mock.patch("natsd.store.maintenance.background_jobs.RETRY_S", 0.001),
         mock.patch("natsd.store.maintenance.compaction.RETRY_S", 0.001),
         mock.patch("natsd.store.consumer.consumer_store.RETRY_S", 0.001),
         mock.patch("natsd.store.maintenance.block_cache.PAUSE_MAX_S", 0.001),

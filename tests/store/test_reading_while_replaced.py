@@ -57,7 +57,7 @@ async def opened(volume: Volume, kind: str) -> FileStore:
     for _ in range(100):
         store.append("orders", None, os.urandom(100), 1)
     await store.synced()
-    await eventually_within(lambda: store._care._task is None)
+    await eventually_within(lambda: store._jobs._task is None)
     let_go(store)
     return store
 
@@ -81,7 +81,7 @@ async def change(store: FileStore, name: str) -> set[int]:
 
 
 async def check(store: FileStore, gone: set[int]) -> None:
-    await eventually_within(lambda: store._care._task is None)
+    await eventually_within(lambda: store._jobs._task is None)
     let_go(store)
     kept = [sequence for sequence in range(1, 101) if sequence not in gone]
     assert [message.sequence for message in await everything(store)] == kept

@@ -119,7 +119,7 @@ async def run(kind: str, operation: str, place: int, number: int) -> bool:
     machine.disk.fail(ANY_CALL, number, after=place - 1)
     with contextlib.suppress(StoreError, OSError):
         await operate(store, kept)
-    await store._care.in_turn(nothing)
+    await store._jobs.in_turn(nothing)
     was_reached = machine.disk.has_failed_one
     await kept.append(store, 10)
     drop_from_memory(store)
@@ -165,7 +165,7 @@ async def test_the_steps_after_the_rename(fault: str) -> None:
     await kept.append(store, 5)
     arm_after_rename(machine.disk, fault)
     await erase(store, kept)
-    await store._care.in_turn(nothing)
+    await store._jobs.in_turn(nothing)
     await kept.append(store, 200)
     if fault == "sync_dir":
         assert isinstance(store.write_error, StoreReadOnly)

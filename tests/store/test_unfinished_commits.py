@@ -118,7 +118,7 @@ async def test_blocks_stay_when_what_ended_their_commit_is_lost(
     await append(store, durable + 30)
     await store.synced()
     if limits.max_msgs > 0:
-        await store._care.in_turn(nothing)  # until the first commit's index is written
+        await store._jobs.in_turn(nothing)  # until the first commit's index is written
         await store.write_index()
     disk = machine.disk.kill()
     names = [name for name in disk.listdir(DIRECTORY) if name.endswith(".blk")]

@@ -43,7 +43,7 @@ async def filled(kind: str, *, has_index: bool) -> tuple[Machine, FileStore]:
 async def until_at_rest(store: FileStore) -> None:
     """Wait until the store has no background work, or the disk is off."""
     disk: Any = store._blocks.disk
-    while store._care._task is not None and not disk.is_off:  # noqa: ASYNC110 - a disk has no event
+    while store._jobs._task is not None and not disk.is_off:  # noqa: ASYNC110 - a disk has no event
         await asyncio.sleep(0)
 
 

@@ -1,6 +1,6 @@
 """A view of a file store as of one commit, which can be read slowly while the store goes on.
 
-    freeze ─▶ in a job of Compactor: a commit is taken ─▶ the live messages are noted
+    freeze ─▶ in a job of the store: a commit is taken ─▶ the live messages are noted
                                      it is written     ─▶ its files get second names in `directory`
     image  ─▶ a thread reads a file, verifies it, and leaves out what is not live
     release ─▶ the second names are removed, and postponed erasures are carried out
@@ -96,7 +96,7 @@ class FrozenStore:
         return len(self._blocks)
 
     async def take(self) -> None:
-        """Freeze the store. Call it in a job of Compactor; raises StoreError or OSError."""
+        """Freeze the store. Call it in a job of the store; raises StoreError or OSError."""
         self._check()
         self._care.hold_erasures()
         self._holds = True

@@ -7,14 +7,14 @@
                            blocks that are mostly dead                rewritten without dead ones
 
 Promise
-- All work begins only after the commit that asks for it is on disk. The jobs run one after another,
-  in one task that ends when no job is left.
+- All work begins only after the commit that asks for it is on disk. It is done in jobs, one after
+  another (background_jobs.py).
 - A file is either replaced as a whole (`*.new`, synced, renamed, directory synced) or overwritten
   in place where overwriting is the purpose. Recovery understands what a crash in between leaves.
 - A block's tombstone is dropped only together with the removed bytes. A rewritten block keeps its
   tombstones for older blocks; the tombstones of a dropped block are committed again before.
-- A failed job is logged. It runs again after RETRY_S if it lacked space, a descriptor or memory;
-  otherwise recovery finishes it. The store goes on, unless a sync failed: then it is read-only.
+- What a failed job leaves undone is finished by recovery. The store goes on, unless a sync failed:
+  then it is read-only.
 - A replaced file is the block's file from the rename on. So nothing is appended to a file without a
   name, and no old offset is used in a new file.
 - While a FrozenStore reads the files, nothing is overwritten in place. While a block is being read
@@ -23,9 +23,7 @@ Promise
 
 import asyncio
 import contextlib
-import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from functools import partial
 
 from natsd.store.block.blocks import MsgBlock, Scan, rewrite
@@ -40,19 +38,16 @@ from natsd.store.block.stored_blocks import (
 from natsd.store.codec.records import OVERHEAD_BYTES
 from natsd.store.commit.commits import Durable, FileCommits
 from natsd.store.commit.volume import Volume
-from natsd.store.disk.disk import DiskFile, UnsyncedRename, is_transient
-from natsd.store.errors import StoreError, StoreReadOnly
+from natsd.store.disk.disk import DiskFile, UnsyncedRename
+from natsd.store.errors import StoreReadOnly
 from natsd.store.log.message_log import MessageLog, look_up_slots
 from natsd.store.log.subjects import SubjectIndex
+from natsd.store.maintenance.background_jobs import RETRY_S, BackgroundJobs
 from natsd.store.maintenance.block_cache import BlockCache
 from natsd.store.recovery.checkpoint_writer import CheckpointWriter
 from natsd.store.sequence_set import SequenceSet
 
-RETRY_S = 1.0  # wait before a job that lacked space, a descriptor or memory runs again
 SMALL_BLOCK_BYTES = 64 << 10  # a rewrite of a smaller block saves less than it costs
-
-_logger = logging.getLogger(__name__)
-Job = Callable[[], Awaitable[None]]
 
 
 class Compactor:
@@ -70,6 +65,7 @@ class Compactor:
         log: MessageLog,
         blocks: StoredBlocks,
         cache: BlockCache,
+        jobs: BackgroundJobs,
         *,
         compress: bool,
     ) -> None:
@@ -78,12 +74,9 @@ class Compactor:
         self._blocks = blocks
         self._cache = cache
         self.compress = compress  # whether blocks are compressed when they become full
-        self._jobs: deque[Job] = deque()
-        self._lacking: set[Job] = set()  # failed jobs that run again after RETRY_S
-        self._task: asyncio.Task[None] | None = None
+        self._jobs = jobs
         self._looks_for_sparse = False
         self._forgets = False
-        self._is_closing = False
         self._holders = 0
         self._postponed: list[tuple[SequenceSet, int]] = []
 
@@ -93,60 +86,37 @@ class Compactor:
             self._blocks.drop(stored)
             self._cache.release(stored.block)
         if durable.gone:
-            self.later(partial(self._unlink, durable.gone))
+            self._jobs.later(partial(self._unlink, durable.gone))
         for stored in durable.full:
             if self._blocks.find(stored.block.block_id) is stored:
-                self.later(partial(self.seal, stored))
+                self._jobs.later(partial(self.seal, stored))
         if durable.erased:
-            self.later(partial(self.erase, durable.erased, durable.number))
+            self._jobs.later(partial(self.erase, durable.erased, durable.number))
         if durable.begins and not self.index.is_there:
-            self.later(self.index.note_store)
+            self._jobs.later(self.index.note_store)
 
     def committed(self) -> None:
         """Start writing index.db, compacting or forgetting subjects, if a commit made it due."""
         if self.index.is_due:
-            self.later(self.index.write)
+            self._jobs.later(self.index.write)
         if self._log.sparse and not self._looks_for_sparse:
             self._looks_for_sparse = True
-            self.later(self._compact_sparse)
+            self._jobs.later(self._compact_sparse)
         if self._log.subjects.num_remembered and not self._forgets:
             self._forgets = True
-            self.later(self._forget_subjects)
+            self._jobs.later(self._forget_subjects)
 
     async def _forget_subjects(self) -> None:
         """Forget some names of subjects without messages; a later job goes on with the rest."""
         self._forgets = self._log.subjects.forget_some()
         if self._forgets:
-            self.later(self._forget_subjects)
+            self._jobs.later(self._forget_subjects)
             await asyncio.sleep(0)
-
-    def later(self, job: Job) -> None:
-        """Queue a job behind the waiting ones."""
-        self._jobs.append(job)
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._work())
-
-    async def in_turn(self, job: Job) -> None:
-        """Queue a job behind the waiting ones, and wait until it is done; raise what it raises."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def run() -> None:
-            try:
-                await job()
-            except BaseException as error:
-                if not done.done():
-                    done.set_exception(error)
-            else:
-                if not done.done():
-                    done.set_result(None)
-
-        self.later(run)
-        await done
 
     def hold_erasures(self) -> None:
         """Postpone all overwriting until `allow_erasures`, since a caller reads the files.
 
-        Call it from a job (see `in_turn`), so that no erasure is running.
+        Call it from a job, so that no erasure is running.
         """
         self._holders += 1
 
@@ -156,43 +126,7 @@ class Compactor:
         if not self._holders:
             postponed, self._postponed = self._postponed, []
             for sequences, number in postponed:
-                self.later(partial(self.erase, sequences, number))
-
-    async def finished(self) -> None:
-        """Wait until no job is left; jobs that failed stay for the next opening of the store."""
-        self._is_closing = True
-        while self._task is not None:
-            await asyncio.shield(self._task)
-
-    async def _work(self) -> None:
-        try:
-            while self._jobs:
-                job = self._jobs.popleft()
-                try:
-                    await job()
-                except (OSError, StoreError) as error:
-                    self._put_off(job, error)
-                else:
-                    self._lacking.discard(job)
-        finally:
-            self._task = None
-
-    def _put_off(self, job: Job, error: Exception) -> None:
-        """Log a failed job, and run it later if it lacked space, a descriptor or memory.
-
-        The jobs behind it go on meanwhile, since they may free what is lacking.
-        """
-        if job not in self._lacking:
-            _logger.warning("%s: %s", self._blocks.directory, error)
-        if is_transient(error) and not self._is_closing:
-            self._lacking.add(job)
-            asyncio.get_running_loop().call_later(RETRY_S, self._again, job)
-        else:
-            self._lacking.discard(job)
-
-    def _again(self, job: Job) -> None:
-        if not self._is_closing:
-            self.later(job)
+                self._jobs.later(partial(self.erase, sequences, number))
 
     async def _unlink(self, gone: list[StoredBlock]) -> None:
         """Close and remove the files of these blocks."""
@@ -228,7 +162,7 @@ class Compactor:
 
     async def note_followed(self, stored: StoredBlock) -> None:
         """Write into a block's header that a newer block is on disk."""
-        if self._blocks.find(stored.block.block_id) is stored and not self._is_closing:
+        if self._blocks.find(stored.block.block_id) is stored and not self._jobs.is_closing:
             stored.is_followed = True
             await self._volume.read(self._end_file, stored)
             stored.close()
@@ -312,7 +246,7 @@ class Compactor:
 
         A sync of a directory that was never begun, since a descriptor was lacking, is tried again.
         """
-        while isinstance(error, UnsyncedRename) and not (error.was_tried or self._is_closing):
+        while isinstance(error, UnsyncedRename) and not (error.was_tried or self._jobs.is_closing):
             await asyncio.sleep(RETRY_S)
             error = await self._volume.read(self._sync_directory)
         if error is not None:
@@ -351,7 +285,7 @@ class Compactor:
         block = stored.block
         if not (block.has_cache and block.has_arrays):
             await self._cache.warm(block)
-        if block is self._log.active and not self._is_closing:
+        if block is self._log.active and not self._jobs.is_closing:
             # A crash may leave a half overwritten message. In the last commit, recovery would take
             # it for a torn end and cut it, so another commit must follow.
             await self.commits.mark()
@@ -396,7 +330,7 @@ class Compactor:
         self._looks_for_sparse = False
         for block in list(self._log.sparse):
             stored = self._blocks.find(block.block_id)
-            if self._is_closing or stored is None or stored.block is not block:
+            if self._jobs.is_closing or stored is None or stored.block is not block:
                 continue
             worth_it = min(SMALL_BLOCK_BYTES, block.max_bytes // 4)
             if block.durable_size >= worth_it or block.message_count == 0:
@@ -509,15 +443,10 @@ class Compactor:
     # The end of the stream
 
     async def cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, last_sequence: int) -> None:
-        """Finish a `truncate` whose removal of all above `last_sequence` is on disk.
+        """Finish a `truncate`, in a job, after the removal of all above `last_sequence` is on disk.
 
         The blocks `beyond` are removed, and the block `cut` (None: none) is rewritten without the
         messages above `last_sequence`.
-        """
-        await self.in_turn(partial(self._cut, beyond, cut, last_sequence))
-
-    async def _cut(self, beyond: list[MsgBlock], cut: MsgBlock | None, last_sequence: int) -> None:
-        """Rewrite the block that is cut, and remove the blocks beyond it.
 
         First the header of the newest remaining block is changed, so that no header says that a
         removed block follows. Before the blocks go, their tombstones for other blocks are committed

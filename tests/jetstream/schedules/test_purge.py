@@ -54,7 +54,7 @@ class Purging:
         for subject in ("s.4", "s.5"):
             assert "error" not in await publish(jetstream, subject, headers=LATER)
         store: Any = account_of(jetstream).stream("S").store
-        await eventually_within(lambda: store._care._task is None)
+        await eventually_within(lambda: store._jobs._task is None)
         if self.number:
             self.disk.fail(ANY_CALL, self.number, after=self.calls)
         else:
