@@ -5,6 +5,7 @@
 .SUFFIXES:
 .PHONY: help run test torture bench lint format debug asan fuzz wheel clean
 .DEFAULT_GOAL := help
+MAKEFLAGS += --jobs=2 # natsd is compiled while pip installs what it needs
 
 PYTHON ?= python3
 VENV ?= .venv

@@ -8,8 +8,9 @@
     python .ci/build.py packed DIR     DIR/*.whl from modules already compiled: for Spark's tests
 
 Each `.pyx` that no other `.pyx` includes becomes one extension module, together with the files that
-it includes. There are about twenty, since what each module costs (its copies of Cython's own code,
-and of the declarations that it cimports) was two thirds of the build when each file was a module.
+it includes. There are about twenty-five, since what each module costs (its copies of Cython's own
+code, and of the declarations that it cimports) was two thirds of the build when each file was a
+module. What Cython can share of its own code is in a module of its own, `natsd.cython_shared`.
 One process per core translates a module to C and compiles it, the largest module first. A module is
 compiled again if a file that it includes, cimports, or could include as a header is newer.
 
@@ -24,6 +25,7 @@ import multiprocessing
 import os
 import re
 import shutil
+import subprocess
 import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -59,6 +61,7 @@ INLINING = (
     "-fno-inline-functions-called-once",
 )
 RELEASE = Variant(("-O3", "-g0", "-DCYTHON_WITHOUT_ASSERTIONS", *INLINING), directives={})
+SHARED = "natsd.cython_shared"
 VARIANTS = {
     "debug": Variant(DEBUG_FLAGS),
     "asan": Variant((*DEBUG_FLAGS, "-fsanitize=address"), ("-fsanitize=address",)),
@@ -68,24 +71,33 @@ VARIANTS = {
 
 
 def extensions(variant: Variant = RELEASE) -> list[Extension]:
-    """Return an extension for each `.pyx` that no other includes; its `depends` are the others."""
+    """Return an extension for each `.pyx` that no other includes; its `depends` are the others.
+
+    The source of the first one, `SHARED`, is generated when it is compiled.
+    """
     found = sorted(ROOT.glob("natsd/**/*.pyx"))
     parts = {
         path: [path.parent / name for name in INCLUDE.findall(path.read_text())] for path in found
     }
     included = {part for named in parts.values() for part in named}
     headers = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("natsd/**/*.h"))]
+    settings = {
+        "include_dirs": ["."],
+        "extra_compile_args": [*variant.flags, "-w"],  # warnings about generated code help nobody
+        "extra_link_args": list(variant.link_flags),
+    }
     return [
-        Extension(
-            ".".join(path.relative_to(ROOT).with_suffix("").parts),
-            [str(path.relative_to(ROOT))],
-            include_dirs=["."],
-            depends=[*(str(part.relative_to(ROOT)) for part in parts[path]), *headers],
-            extra_compile_args=[*variant.flags, "-w"],  # warnings about generated code help nobody
-            extra_link_args=list(variant.link_flags),
-        )
-        for path in found
-        if path not in included
+        Extension(SHARED, [], **settings),
+        *(
+            Extension(
+                ".".join(path.relative_to(ROOT).with_suffix("").parts),
+                [str(path.relative_to(ROOT))],
+                depends=[*(str(part.relative_to(ROOT)) for part in parts[path]), *headers],
+                **settings,
+            )
+            for path in found
+            if path not in included
+        ),
     ]
 
 
@@ -98,7 +110,7 @@ class BuildModules(build_ext):
         """Compile in one process per core; print a line as each module is begun."""
         stale = self.out_of_date()
         jobs = [
-            (extension, f"{extension.sources[0].removesuffix('.pyx')} {at}/{len(stale)} …")
+            (extension, f"{extension.name.replace('.', '/')} {at}/{len(stale)} …")
             for at, extension in enumerate(stale, 1)
         ]
         compile_one = functools.partial(
@@ -112,13 +124,15 @@ class BuildModules(build_ext):
 
     def out_of_date(self) -> list[Extension]:
         """Return the modules whose sources are newer than their compiled file, largest first."""
+        import Cython
         from Cython.Build.Dependencies import create_dependency_tree
 
         tree = create_dependency_tree(quiet=True)
         stale = []
         for extension in self.extensions:
-            source = extension.sources[0]
-            read = [*tree.all_dependencies(source), *extension.depends, __file__]
+            read = [*extension.depends, __file__, Cython.__file__]
+            for source in extension.sources:
+                read += tree.all_dependencies(source)
             compiled = Path(self.get_ext_fullpath(extension.name))
             newest = max(os.stat(path).st_mtime for path in read)
             if not compiled.exists() or compiled.stat().st_mtime < newest:
@@ -135,18 +149,28 @@ def compile_module(
     logging.disable(logging.WARNING)
     print("compiling", title, flush=True)
     distribution = Distribution({"name": "natsd"})
-    distribution.ext_modules = cythonize(
-        extension,
-        build_dir=str(Path(build_temp) / "c"),
-        compiler_directives={
-            "auto_pickle": False,
-            "language_level": 3,
-            "show_performance_hints": False,
-            **directives,
-        },
-        force=True,
-        quiet=True,
-    )
+    c_dir = Path(build_temp) / "c"
+    if extension.name == SHARED:
+        c_dir.mkdir(parents=True, exist_ok=True)
+        extension.sources = [str(c_dir / "cython_shared.c")]
+        generate = [sys.executable, "-m", "cython", "generate-shared", *extension.sources]
+        subprocess.run(generate, check=True)
+        distribution.ext_modules = [extension]
+    else:
+        distribution.ext_modules = cythonize(
+            extension,
+            build_dir=str(c_dir),
+            compiler_directives={
+                "auto_pickle": False,
+                "binding": False,
+                "language_level": 3,
+                "show_performance_hints": False,
+                **directives,
+            },
+            force=True,
+            quiet=True,
+            shared_utility_qualified_name=SHARED,
+        )
     command = distribution.get_command_obj("build_ext")
     command.build_lib = build_lib
     command.build_temp = build_temp

@@ -28,6 +28,7 @@ cdef class InMemoryTrie(CellTrie):
     ):
         open_memory(&self.memory, cell_limit(max_bytes), 0, garbage_limit(garbage_bytes_max))
 
+    @classmethod
     def __class_getitem__(cls, content: object) -> object:
         """Return a generic alias such as `InMemoryTrie[int]`, for annotations."""
         return GenericAlias(cls, content)
