@@ -5,11 +5,9 @@ with a running nats-server 2.14.
 """
 
 import asyncio
-import base64
 import logging
 from collections.abc import Coroutine
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.core.routing import is_valid_publish
@@ -18,16 +16,16 @@ from natsd.jetstream.api.request import Request
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.requests import StreamRestoreRequest, StreamSnapshotRequest
 from natsd.jetstream.models.responses import StreamRestoreResponse, StreamSnapshotResponse
-from natsd.jetstream.models.stream import Storage, StreamConfig, StreamInfo
+from natsd.jetstream.models.stream import Storage, StreamInfo
 from natsd.jetstream.names import restore_subject, snapshot_ack_prefix
 from natsd.jetstream.snapshot.builder import StreamBuilder
 from natsd.jetstream.snapshot.consumers import check_consumer
+from natsd.jetstream.snapshot.replicating import builder_of, identity, unfinished
 from natsd.jetstream.snapshot.restoring import Restoring
 from natsd.jetstream.snapshot.sending import COMPLETE, SnapshotSending, bytes_held
 from natsd.jetstream.snapshot.source import SnapshotSource
 from natsd.jetstream.snapshot.taking import check_messages, freeze_stream
 from natsd.jetstream.stream.metadata import with_shown_metadata
-from natsd.jetstream.stream.storage import store_options
 from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 TRANSFERS_MAX: Final = 64
 """Largest number of running snapshots and restores of an account."""
-ID_BYTES: Final = 15  # 20 characters in base64
 
 _logger = logging.getLogger(__name__)
 
@@ -53,7 +50,7 @@ async def snapshot(request: Request[StreamSnapshotRequest]) -> StreamSnapshotRes
     began_ns = account.jetstream.scheduler.now_ns()
     try:
         taken = await freeze_stream(
-            stream, partial(_unfinished, account), with_consumers=not body.no_consumers
+            stream, partial(unfinished, account), with_consumers=not body.no_consumers
         )
     except (StoreError, OSError) as error:
         raise api_error(ErrorId.JSStreamSnapshotErrF, err=error) from error
@@ -73,7 +70,7 @@ async def snapshot(request: Request[StreamSnapshotRequest]) -> StreamSnapshotRes
         account.jetstream.scheduler,
         source,
         body,
-        snapshot_ack_prefix(stream.name, _identity(account)),
+        snapshot_ack_prefix(stream.name, identity(account)),
         share,
     )
     advisories.snapshot_create(account, stream.name, taken.state, request.client)
@@ -120,12 +117,12 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
     if config.storage is Storage.MEMORY:
         raise api_error(ErrorId.JSStreamRestoreErrF, err="no impl")
     _check_transfers(account)
-    builder = _builder(account, config)
+    builder = builder_of(account, config.name, partial(check_consumer, account), config=config)
     try:
         await builder.begin()
     except OSError as error:
         raise api_error(ErrorId.JSTempStorageFailedErr) from error
-    subject = restore_subject(name, _identity(account))
+    subject = restore_subject(name, identity(account))
     restoring = Restoring(
         account.account,
         account.jetstream.scheduler,
@@ -158,30 +155,6 @@ async def _receive(
 async def _install(account: "JetStreamAccount", builder: StreamBuilder) -> StreamInfo:
     stream = await account.restore_stream(builder.asset, builder.directory)
     return with_shown_metadata(await stream.info())
-
-
-def _builder(account: "AccountResources", config: StreamConfig) -> StreamBuilder:
-    jetstream = account.jetstream
-    return StreamBuilder(
-        jetstream.volume,
-        jetstream.vault,
-        _unfinished(account),
-        account.files.stream(config.name),
-        jetstream.random_bytes,
-        store_options(account, config),
-        config=config,
-        check_consumer=partial(check_consumer, account),
-    )
-
-
-def _unfinished(account: "AccountResources") -> Path:
-    """Return the path of a new, unused directory."""
-    return account.files.snapshots / _identity(account)
-
-
-def _identity(account: "AccountResources") -> str:
-    """Return twenty random characters that cannot be guessed."""
-    return base64.urlsafe_b64encode(account.jetstream.random_bytes(ID_BYTES)).decode()
 
 
 def _check_transfers(account: "JetStreamAccount") -> None:

@@ -108,6 +108,17 @@ class UpdateStream(Struct, frozen=True):
     config: bytes
 
 
+class Restore(Struct, frozen=True):
+    """Take an entry of the snapshot that the stream was restored from (snapshot/contents.py).
+
+    The entries come in their order, and before every other command. The last one,
+    `msgs/state.json`, makes the stream what the snapshot says, with its consumers.
+    """
+
+    name: str
+    body: bytes
+
+
 # Commands that change consumers
 
 
@@ -211,7 +222,15 @@ Removal: TypeAlias = Purge | Expire | EnforceLimits | Release
 """A command that only removes messages of the stream."""
 
 StreamCommand: TypeAlias = (
-    Publish | AtomicBatch | Skip | Delete | PurgeAll | Removal | RemoveDelayed | UpdateStream
+    Publish
+    | AtomicBatch
+    | Skip
+    | Delete
+    | PurgeAll
+    | Removal
+    | RemoveDelayed
+    | UpdateStream
+    | Restore
 )
 
 ConsumerCommand: TypeAlias = (

@@ -184,6 +184,7 @@ KINDS: Final[dict[int, type[Command]]] = {
     9: c.Release,
     10: c.RemoveDelayed,
     11: c.UpdateStream,
+    12: c.Restore,
     32: c.CreateConsumer,
     33: c.UpdateConsumer,
     34: c.PauseConsumer,

@@ -243,32 +243,35 @@ async def _create_files(
 # After a restart
 
 
-async def recover_all(stream: StreamOfConsumers) -> None:
+async def recover_all(stream: StreamOfConsumers, *, is_led: bool = False) -> None:
     """Recover the consumers in the stream's directory, some of them at a time.
 
-    Raises UnsupportedConsumers, OSError; then none of them delivers.
+    `is_led`: the stream follows a leader, and its consumers deliver nothing. Raises
+    UnsupportedConsumers, OSError; then none of them delivers.
     """
     volume = stream.jetstream.volume
     found = await volume.read(files.find_consumers, stream.jetstream.vault, stream.directory)
     try:
-        await gather_limited(partial(recover, stream), found, most=RECOVERED_AT_ONCE)
+        await gather_limited(partial(recover, stream, is_led=is_led), found, most=RECOVERED_AT_ONCE)
     except BaseException:
         for consumer in list(stream.consumers.values()):
             await consumer.close()
         raise
 
 
-async def recover(stream: StreamOfConsumers, found: FoundConsumer) -> Consumer | None:
-    """Recover a consumer, which delivers again; None: it cannot be served, which is logged.
+async def recover(
+    stream: StreamOfConsumers, found: FoundConsumer, *, is_led: bool = False
+) -> Consumer | None:
+    """Recover a consumer, which delivers again unless `is_led`; None: it cannot be served.
 
-    It is offline then: its files stay as they are, and the stream keeps its messages (offline.py).
-    Raises StoreError, OSError for a passing lack of space, descriptors or memory.
+    It is offline then, which is logged: its files stay, and the stream keeps its messages
+    (offline.py). Raises StoreError, OSError for a passing lack of space, descriptors or memory.
     """
     if found.asset is None:
         _take_offline(stream, found.name, found.why_not)
         return None
     try:
-        return await _bring_back(stream, found, found.asset)
+        return await _bring_back(stream, found, found.asset, is_led=is_led)
     except (StoreError, OSError) as error:
         if is_transient(error):
             raise
@@ -281,9 +284,9 @@ async def recover(stream: StreamOfConsumers, found: FoundConsumer) -> Consumer |
 
 
 async def _bring_back(
-    stream: StreamOfConsumers, found: FoundConsumer, asset: ConsumerAsset
+    stream: StreamOfConsumers, found: FoundConsumer, asset: ConsumerAsset, *, is_led: bool
 ) -> Consumer:
-    """Open a consumer and begin.
+    """Open a consumer and begin, unless the stream `is_led`.
 
     A consumer with a damaged state begins where it began when it was created: messages may be
     delivered twice, but none is lost.
@@ -302,8 +305,9 @@ async def _bring_back(
         _report(consumer, store)
         _fit(consumer)
         stream.consumers[found.name] = consumer
-        consumer.begin(start or await _continued(consumer, asset.resume))
-        consumer.begin_watching()
+        if not is_led:
+            consumer.begin(start or await _continued(consumer, asset.resume))
+            consumer.begin_watching()
     except BaseException:
         await consumer.close()
         raise

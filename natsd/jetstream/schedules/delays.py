@@ -156,6 +156,10 @@ class Delays:
         upto = self._store.log.last_sequence
         self._work = asyncio.get_running_loop().create_task(self._find(upto))
 
+    async def follow(self) -> None:
+        """Find the entries, and publish none: the stream's leader does. Raises StoreError."""
+        await self._find_waiting(self._store.log.last_sequence)
+
     async def close(self) -> None:
         """Stop publishing and close the store; all entries are on disk then. Raises StoreError."""
         await self._end()
@@ -471,13 +475,7 @@ class Delays:
     async def _find(self, upto: int) -> None:
         """Find the entries up to that number, and drop those whose copies exist."""
         try:
-            number = 1
-            while number <= upto and (batch := await self._read(number)):
-                for message in batch:
-                    if message.sequence <= upto:
-                        self._found(message)
-                number = batch[-1].sequence + 1
-                await asyncio.sleep(0)
+            await self._find_waiting(upto)
             await self._drop_published()
         except StoreError as error:
             self._say(error)
@@ -487,9 +485,20 @@ class Delays:
         if self._heap:
             self._wake(self._heap[0].due_ns)
 
+    async def _find_waiting(self, upto: int) -> None:
+        number = 1
+        while number <= upto and (batch := await self._read(number)):
+            for message in batch:
+                if message.sequence <= upto:
+                    self._found(message)
+            number = batch[-1].sequence + 1
+            await asyncio.sleep(0)
+
     def _found(self, message: StoredMessage) -> None:
         headers = message.headers or b""
         sequence = self._sequence_of(headers)
+        if sequence in self._waiting:  # known since this server followed a leader
+            return
         try:
             at_ns = due_ns(header_value(headers, DELAY) or b"", message.time_ns)
         except InvalidDelay:

@@ -10,12 +10,11 @@ Promise
 Source: RAFT's state machine; nats-server's `applyStreamEntries` and `applyConsumerEntries`.
 """
 
-import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING
 
-from natsd.core.steps import Breaks, run_cooperatively
+from natsd.core.steps import Breaks, Steps, run_cooperatively
 from natsd.jetstream.commands.commands import (
     Acknowledge,
     AtomicBatch,
@@ -37,6 +36,7 @@ from natsd.jetstream.commands.commands import (
     Release,
     RemoveDelayed,
     ResetConsumer,
+    Restore,
     Runs,
     Skip,
     Terminate,
@@ -50,26 +50,15 @@ from natsd.jetstream.consumer.start_position import StartPosition
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import decode
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.snapshot.builder import StreamBuilder
+from natsd.jetstream.snapshot.contents import SnapshotConsumer
+from natsd.jetstream.snapshot.replicating import LAST_ENTRY, builder_of
+from natsd.jetstream.stream.limits import without_limits
 from natsd.jetstream.stream.publishing import apply_publish, begin_together, end_together
 from natsd.store.block.cold_block import ColdBlock
-from natsd.store.store import UNLIMITED, Discard, Limits
 
 if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream
-
-
-def without_limits(limits: Limits) -> Limits:
-    """Return the limits of a follower: what they remove is the leader's decision."""
-    return dataclasses.replace(
-        limits,
-        max_msgs=UNLIMITED,
-        max_bytes=UNLIMITED,
-        max_age_ns=0,
-        max_msgs_per_subject=UNLIMITED,
-        max_msg_size=UNLIMITED,
-        discard=Discard.OLD,
-        discard_new_per_subject=False,
-    )
 
 
 class Follower:
@@ -77,6 +66,7 @@ class Follower:
 
     def __init__(self, stream: "Stream") -> None:
         self.stream = stream
+        self._restoring: StreamBuilder | None = None  # of a snapshot of which entries are missing
         self._forget_limits()
 
     @property
@@ -178,6 +168,21 @@ class Follower:
             store.changed()
             self.stream.ingest.count_usage()
 
+    @_apply.register
+    async def _(self, command: Restore) -> None:
+        stream = self.stream
+        if self._restoring is None:
+            self._restoring = builder_of(
+                stream.account, stream.name, _is_checked, config=stream.config, is_given=False
+            )
+            await self._restoring.begin()
+        builder = self._restoring
+        await builder.take(command.name, command.body)
+        if command.name == LAST_ENTRY:
+            asset, self._restoring = await builder.finish(), None
+            self.stream = await stream.account.follow_restored(stream, asset, builder.directory)
+            self._forget_limits()
+
     # Consumers
 
     @_apply.register
@@ -221,6 +226,13 @@ class Follower:
         store = self.stream.consumers[command.name].store
         apply_to_tracker(command, store.tracker)
         store.commit()
+
+
+def _is_checked(
+    _consumer: SnapshotConsumer, _stream: StreamConfig, _others: Mapping[str, ConsumerConfig]
+) -> Steps[None]:
+    """Check nothing: the leader did."""
+    yield from ()
 
 
 def _sequences(runs: Runs) -> Iterable[int]:

@@ -1,5 +1,6 @@
 """The settings that a stream's configuration means for its store and for its ingest."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -14,7 +15,7 @@ from natsd.jetstream.models.stream import (
 )
 from natsd.jetstream.models.times import bounded_ns
 from natsd.jetstream.stream.settings import IngestSettings, Mapping, RepublishSettings
-from natsd.store.store import Discard, Limits
+from natsd.store.store import UNLIMITED, Discard, Limits
 
 UNCOUNTED_BYTES: Final = {Storage.FILE: 10, Storage.MEMORY: 24}
 """Bytes by which a record without headers is longer here than nats-server counts it."""
@@ -32,6 +33,20 @@ def store_limits(config: StreamConfig) -> Limits:
         discard_new_per_subject=config.discard_new_per_subject,
         first_sequence=config.first_seq,
         uncounted_bytes=UNCOUNTED_BYTES[config.storage],
+    )
+
+
+def without_limits(limits: Limits) -> Limits:
+    """Return the limits of a follower: what they remove is the leader's decision."""
+    return replace(
+        limits,
+        max_msgs=UNLIMITED,
+        max_bytes=UNLIMITED,
+        max_age_ns=0,
+        max_msgs_per_subject=UNLIMITED,
+        max_msg_size=UNLIMITED,
+        discard=Discard.OLD,
+        discard_new_per_subject=False,
     )
 
 

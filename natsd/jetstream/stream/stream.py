@@ -45,6 +45,7 @@ from natsd.jetstream.models.stream import (
 )
 from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
 from natsd.jetstream.server_resources import ServerResources
+from natsd.jetstream.snapshot.replicating import propose_restored
 from natsd.jetstream.sourcing.sourcing import Sourcing
 from natsd.jetstream.stream.batches import take_batches
 from natsd.jetstream.stream.batching import trace_publish
@@ -208,22 +209,58 @@ class Stream:
         return stream
 
     @classmethod
-    async def open(cls, account: StreamAccount, config: StreamConfig, created_ns: int) -> Self:
-        """Open a stream whose files exist, with its consumers. Raises StoreError, OSError."""
+    async def open(
+        cls,
+        account: StreamAccount,
+        config: StreamConfig,
+        created_ns: int,
+        *,
+        is_restored: bool = False,
+    ) -> Self:
+        """Open a stream whose files exist, with its consumers. Raises StoreError, OSError.
+
+        `is_restored`: its replicas do not have its state yet, which is proposed first; its limits
+        are enforced by `keep_to_limits`.
+        """
+        is_replicated = account.jetstream.committer_of is not None
         now_ns = account.jetstream.scheduler.now_ns()
-        store = await open_store(account, config)
+        store = await open_store(account, config, is_limited=not (is_restored and is_replicated))
         try:
             # Otherwise it is done once the stream takes messages.
-            if not config.subject_delete_marker_ttl and account.jetstream.committer_of is None:
+            if not (config.subject_delete_marker_ttl or is_replicated):
                 await store.expire(now_ns)
             stream = cls(account, config, created_ns, store)
         except BaseException:
             await store.close()
             raise
         try:
+            if is_restored and is_replicated:
+                await propose_restored(stream)
             await lifecycle.recover_all(stream)
             await stream.recall_duplicates(now_ns)
             await stream.open_scheduled(config)
+        except BaseException:
+            stream.ingest.release_usage()
+            await stream.close()
+            raise
+        return stream
+
+    @classmethod
+    async def open_following(
+        cls, account: StreamAccount, config: StreamConfig, created_ns: int
+    ) -> Self:
+        """Open a stream whose files exist, with its consumers, to follow its leader.
+
+        Nothing is delivered, and no clock decides anything. Raises StoreError, OSError.
+        """
+        store = await open_store(account, config, is_limited=False)
+        stream = cls(account, config, created_ns, store)
+        try:
+            await lifecycle.recover_all(stream, is_led=True)
+            await stream.recall_duplicates(stream.readers.log.last_time_ns)
+            await stream.open_scheduled(config)
+            if stream.scheduled is not None:
+                await stream.scheduled.delays.follow()
         except BaseException:
             stream.ingest.release_usage()
             await stream.close()

@@ -35,7 +35,7 @@ def values(name: str) -> st.SearchStrategy[Any]:
         return st.booleans()
     if name == "name":
         return texts
-    if name in ("subject", "headers", "data", "message_id", "config"):
+    if name in ("subject", "headers", "data", "message_id", "config", "body"):
         return st.binary(max_size=300)
     return times if name.endswith("_ns") else numbers
 

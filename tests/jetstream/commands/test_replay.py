@@ -23,6 +23,9 @@ from tests.clients.target import NatsdTarget, start_on_loop, stop_on_loop
 from tests.jetstream.behaviour.api import SECOND, Api, soon
 from tests.jetstream.behaviour.batch import Batch
 from tests.jetstream.behaviour.puller import Puller
+from tests.jetstream.behaviour.test_fast_batches import APPEND, COMMIT
+from tests.jetstream.behaviour.test_fast_batches import begin as begin_fast_batch
+from tests.jetstream.behaviour.transfer import restore, take
 from tests.jetstream.commands.replay import Recorder, check_replay
 
 
@@ -251,3 +254,63 @@ async def test_a_large_batch_in_slices(recorded: Recorded, tmp_path: Path) -> No
     await purge
     commands = await check_replay(recorded.recorders["S"], tmp_path / "one")
     assert c.AtomicBatch in kinds(commands)
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+async def test_a_fast_batch(recorded: Recorded, tmp_path: Path, storage: str) -> None:
+    await recorded.api.create_stream(
+        "S", subjects=["s.*"], storage=storage, allow_batched=True, max_msgs=12
+    )
+    batch = await begin_fast_batch(recorded.nc, flow=5)
+    await batch.start(Nats_Msg_Id="first")
+    for at in range(20):
+        await batch.send(APPEND, f"s.{at % 3}", b"%d" % at, Nats_Msg_Id=f"id {at % 15}")
+    await batch.send(COMMIT, "s.1", b"last")
+    while "count" not in (answer := await batch.heard()):
+        assert "error" not in answer
+    recorder = recorded.recorders["S"]
+    await recorder.stream.store.settle()
+    commands = await check_replay(recorder, tmp_path / "one")
+    assert sum(isinstance(each, c.Publish) for each in commands) == answer["seq"]
+
+
+async def test_a_restore(recorded: Recorded, tmp_path: Path) -> None:
+    api = recorded.api
+    await api.create_stream(
+        "S",
+        subjects=["a.>"],
+        storage="file",
+        allow_msg_schedules=True,
+        duplicate_window=100 * SECOND,
+    )
+    for at in range(20):
+        await recorded.publish(f"a.{at % 3}", b"%d" % at, Nats_Msg_Id=f"id {at}")
+    await recorded.publish("a.9", b"later", Nats_Delay="1h", Nats_Msg_Id="later")
+    gone = await recorded.publish("a.9", b"never", Nats_Delay="2h")
+    await recorded.publish("a.9", b"much later", Nats_Delay="3h")
+    for name, subject in (("A", "a.0"), ("B", "a.1")):
+        await api.create_consumer(
+            "S", name, durable_name=name, filter_subject=subject, ack_policy="explicit"
+        )
+        puller = await Puller.of(recorded.nc, "S", name)
+        await puller.ask(batch=4)
+        for message in [await puller.message() for _ in range(4)][1:]:
+            await recorded.nc.request(message.reply, b"+ACK", 10)
+    for sequence in (4, 5, gone["seq"]):
+        await api.ok("STREAM.MSG.DELETE.S", {"seq": sequence})
+    snapshot = await take(api, "S")
+    await api.ok("STREAM.DELETE.S")
+    await restore(api, "S", snapshot, max_msgs=15)
+    commands = await check_replay(recorded.recorders["S"], tmp_path / "one")
+    assert isinstance(commands[0], c.Restore)
+    assert kinds(commands) == {c.Restore, c.EnforceLimits, c.Acknowledge}
+    again = await recorded.publish("a.0", b"19", Nats_Msg_Id="id 19")
+    assert again["duplicate"]
+    await recorded.publish("a.0", b"new")
+    puller = await Puller.of(recorded.nc, "S", "A")
+    await puller.ask(batch=2)
+    for message in [await puller.message(), await puller.message()]:
+        await recorded.nc.request(message.reply, b"+ACK", 10)
+    await api.ok("STREAM.MSG.DELETE.S", {"seq": 21})  # a delayed message
+    commands = await check_replay(recorded.recorders["S"], tmp_path / "two")
+    assert kinds(commands) >= {c.Publish, c.Deliver, c.Acknowledge, c.RemoveDelayed}
