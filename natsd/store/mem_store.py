@@ -1,18 +1,25 @@
 """MemStore: a stream's messages in memory.
 
-Every change is durable at once, and all messages are gone with the process. The store is the
-message log of the file store over blocks without files, so both stores decide everything alike.
-Blocks are small, and a block that has become less than half full is rewritten without its dead
-messages, so that memory follows the live messages. Erased messages are overwritten at once.
+Every change is durable at once, and all messages are gone with the process. Only if the stream has
+replicas (`begin_commits`), a change is durable once they have committed it, and can be undone until
+then.
+
+The store is the message log of the file store over blocks without files, so both stores decide
+everything alike. Blocks are small, and a block that has become less than half full is rewritten
+without its dead messages, so that memory follows the live messages. Erased messages are overwritten
+at once.
 """
 
 from __future__ import annotations
 
+import asyncio
+
 from natsd.store.block.blocks import MsgBlock, copy_messages
-from natsd.store.errors import StoreClosed
-from natsd.store.log.message_log import MessageLog
+from natsd.store.errors import StoreClosed, StoreError
+from natsd.store.log.message_log import LogCommits, MessageLog
 from natsd.store.log_store import LogStore
-from natsd.store.store import Limits
+from natsd.store.sequence_set import SequenceSet
+from natsd.store.store import DurabilityListener, Limits
 
 BLOCK_BYTES_MAX = 1 << 20  # a rewrite takes half a millisecond
 BLOCK_BYTES_LIMIT = (1 << 31) - 1
@@ -25,6 +32,14 @@ class MemStore(LogStore):
     def __init__(self, limits: Limits | None = None, *, block_bytes: int = BLOCK_BYTES_MAX) -> None:
         self._block_count = 0
         self._block_bytes = block_bytes
+        self._commits: LogCommits | None = None
+        self._committed_sequence = 0
+        self._is_due = False  # a commit was scheduled
+        self._failures = 0
+        self._listener: DurabilityListener | None = None
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._num_taken = 0  # commits taken so far
+        self._taken_sequence = 0  # last message of the last one
         super().__init__(MessageLog(limits, self._make_block))
         self.append = self._log.append  # type: ignore[method-assign]  # halves the time of a call
 
@@ -37,10 +52,49 @@ class MemStore(LogStore):
         self._block_count += 1
         return MsgBlock(self._block_count, 0, base_sequence, self._block_bytes)
 
+    def begin_commits(self) -> None:
+        """Have the changes from now on wait for the stream's replicas."""
+        if self._commits is None:
+            self._commits = LogCommits(self._log)
+            self._commits.take(0, True)
+            self._commits.committed()
+            self._committed_sequence = self._log.last_sequence
+
+    def set_durability_listener(self, listener: DurabilityListener | None) -> None:
+        """Register the listener; without replicas it is never called. See Store."""
+        self._listener = listener
+
     @property
     def durable_sequence(self) -> int:
-        """Sequence of the last message: every message is durable at once."""
-        return self._log.last_sequence
+        """Sequence of the last message that is committed; without replicas, of the last one."""
+        return self._log.last_sequence if self._commits is None else self._committed_sequence
+
+    @property
+    def failures(self) -> int:
+        """See LogStore."""
+        return self._failures
+
+    async def synced(self) -> None:
+        """Return once every change made before the call is committed. Raises StoreError."""
+        if self._commits is None or self._commits.is_quiet:
+            return
+        number = self._num_taken + (1 if self._commits.is_dirty else 0)
+        future = asyncio.get_running_loop().create_future()
+        self._waiters.append((number, future))
+        self.changed()
+        await future
+
+    async def undo(self, error: StoreError) -> None:
+        """Undo all changes that are not committed; see LogStore."""
+        assert self._commits is not None
+        self._commits.rolled_back()
+        self._failures += 1
+        waiters, self._waiters = self._waiters, []
+        for _, future in waiters:
+            if not future.done():
+                future.set_exception(error)
+        if self._listener is not None:
+            self._listener.failed(error)
 
     @property
     def is_over_limit(self) -> bool:
@@ -51,20 +105,56 @@ class MemStore(LogStore):
         """Return at once: there is always room."""
 
     def changed(self) -> None:
-        """Overwrite erased messages, and rewrite blocks that became sparse."""
+        """Overwrite erased messages, and rewrite blocks that became sparse; or commit soon."""
         log = self._log
+        if self._commits is not None:
+            if not self._is_due:
+                self._is_due = True
+                asyncio.get_running_loop().call_soon(self._commit, self._commits)
+            return
         log.needs_care = False
         if log.erasures:
-            self._overwrite_erased()
-        while log.sparse:
-            self._rewrite(log.sparse.pop())
+            self._overwrite(log.erasures)
+        self._rewrite_sparse()
 
-    def _overwrite_erased(self) -> None:
-        for sequence in self._log.erasures:
+    def _commit(self, commits: LogCommits) -> None:
+        """Commit what the replicas have; take what was changed since, and commit it if they do."""
+        self._is_due = False
+        while not self._closed:
+            if not commits.is_taken:
+                if not commits.take(self._num_taken + 1):
+                    break
+                self._num_taken += 1
+                self._taken_sequence = self._log.last_sequence
+            if commits.is_held:
+                break
+            commits.committed()
+            self._overwrite(commits.erased)
+            self._committed_sequence = self._taken_sequence
+            if commits.is_quiet:  # otherwise an undo may need the dead messages
+                self._rewrite_sparse()
+            self._tell_committed()
+
+    def _tell_committed(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for number, future in waiters:
+            if number > self._num_taken:
+                self._waiters.append((number, future))
+            elif not future.done():
+                future.set_result(None)
+        if self._listener is not None:
+            self._listener.durable(self._committed_sequence)
+
+    def _rewrite_sparse(self) -> None:
+        while self._log.sparse:
+            self._rewrite(self._log.sparse.pop())
+
+    def _overwrite(self, erased: SequenceSet) -> None:
+        for sequence in erased:
             block = self._log.block_with(sequence)
             if block is not None and (size := block.record_bytes(sequence)):
                 block.erase_record(sequence, bytes(size - RECORD_OVERHEAD_BYTES))
-        self._log.erasures.clear()
+        erased.clear()
 
     def _rewrite(self, block: MsgBlock) -> None:
         if block.message_count == 0:
@@ -95,6 +185,9 @@ class MemStore(LogStore):
         if self._closed:
             return
         self._closed = True
+        for _, future in self._waiters:
+            if not future.done():
+                future.set_exception(StoreClosed())
         self._log.clear(self._log.last_sequence + 1)
         self._log.refuse_changes(StoreClosed)
 

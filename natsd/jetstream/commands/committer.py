@@ -10,6 +10,13 @@ decided, and each costs one test of a pointer.
 from typing import Protocol
 
 from natsd.jetstream.commands.commands import Command
+from natsd.store.errors import StoreError
+
+
+class NotCommitted(StoreError):
+    """This server leads the stream's replicas no more, and undid what they had not committed."""
+
+    text = "JetStream system temporarily unavailable"
 
 
 class CommittedStream(Protocol):

@@ -64,6 +64,7 @@ from natsd.jetstream.short_hash import short_hash
 from natsd.jetstream.stream.state import Alarm, ReaderFilters, StreamReaders
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
+from natsd.store.consumer.staged_consumer_store import StagedConsumerStore
 from natsd.store.disk.disk import UnsyncedRename
 from natsd.store.errors import StoreError
 
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 INBOX_BYTES: Final = 12
+LEADERSHIP_CHANGE: Final = "Leadership Change"
+"""What nats-server answers the waiting requests of a consumer that has another leader."""
 
 _SID: Final = b"0"
 
@@ -118,7 +121,12 @@ class Consumer:
         self.name = name
         self.config = asset.config
         self.created_ns = asset.created
-        self.store = store
+        self.own_store = store  # what is committed, if the stream has replicas
+        self.store: ConsumerStore | MemoryConsumerStore | StagedConsumerStore = store
+        proposer = stream.readers.proposer
+        if proposer is not None:
+            self.store = StagedConsumerStore(store)
+            self.store.tracker.on_entry = EntryCommands(name, proposer.propose_entry).note
         self.directory = directory
         self._resume = asset.resume
         self._random_bytes = jetstream.random_bytes
@@ -128,7 +136,7 @@ class Consumer:
             stream.readers,
             name,
             engine_settings(self.config, stream.config),
-            store,
+            self.store,
             ConsumerEvents(stream.account, stream.config.name, name),
             wanted,
         )
@@ -145,13 +153,6 @@ class Consumer:
         self._is_ended = False
         self._changing = asyncio.Lock()
         self._removal: asyncio.Task[None] | None = None
-        self.begin_proposing()
-
-    def begin_proposing(self) -> None:
-        """Propose every change of the state, if the stream has a committer."""
-        proposer = self.stream.readers.proposer
-        if proposer is not None:
-            self.store.tracker.on_entry = EntryCommands(self.name, proposer.propose_entry).note
 
     @property
     def asset(self) -> ConsumerAsset:
@@ -196,8 +197,8 @@ class Consumer:
             return await volume.rename_removed(directory)
         except OSError as error:
             _logger.error("JetStream: %s is not removed: %s", self, error)
-            if isinstance(error, UnsyncedRename) and isinstance(self.store, ConsumerStore):
-                volume.committer.refuse(self.store, error)
+            if isinstance(error, UnsyncedRename) and isinstance(self.own_store, ConsumerStore):
+                volume.committer.refuse(self.own_store, error)
             raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error
 
     async def abandon(self) -> None:
@@ -212,6 +213,14 @@ class Consumer:
         stream = self.stream
         if self._is_begun:
             consumer_deleted(stream.account, stream.config.name, self.name)
+
+    def change_leader(self) -> None:
+        """End, but leave the store open: a new object goes on with it."""
+        if self._is_ended:
+            return
+        self._end(LEADERSHIP_CHANGE)
+        if isinstance(self.store, StagedConsumerStore):
+            self.store.give_up()
 
     async def close(self) -> None:
         """Close the consumer: all that it knows is on disk on return."""

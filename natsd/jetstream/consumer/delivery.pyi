@@ -6,6 +6,7 @@ from natsd.jetstream.stream.state import Reader, ReaderFilters, StreamReaders
 from natsd.store.consumer.consumer_state import SequencePair
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
+from natsd.store.consumer.staged_consumer_store import StagedConsumerStore
 from natsd.store.consumer.tracking import ConsumerTracker
 from natsd.store.log.message_log import MessageLog
 
@@ -59,7 +60,7 @@ class ConsumerEngine(Reader):
         readers: StreamReaders,
         name: str,
         settings: EngineSettings,
-        store: ConsumerStore | MemoryConsumerStore,
+        store: ConsumerStore | MemoryConsumerStore | StagedConsumerStore,
         events: EngineEvents,
         wanted: ReaderFilters | None = None,
     ) -> None:

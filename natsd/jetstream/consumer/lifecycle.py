@@ -181,6 +181,8 @@ async def apply_create(stream: StreamOfConsumers, new: NewConsumer) -> Consumer:
         stream.readers.unlist(wanted)
         raise
     stream.consumers[new.name] = consumer
+    if stream.committed is not None:
+        stream.committed.made(consumer)
     stream.propose(
         CreateConsumer(
             new.name, encode(new.config), new.created_ns, new.start.sequence, new.start.resume
@@ -305,6 +307,8 @@ async def _bring_back(
         _report(consumer, store)
         _fit(consumer)
         stream.consumers[found.name] = consumer
+        if stream.committed is not None:
+            stream.committed.found(consumer)
         if not is_led:
             consumer.begin(start or await _continued(consumer, asset.resume))
             consumer.begin_watching()
@@ -391,6 +395,58 @@ async def _continued(consumer: Consumer, resume: int) -> StartPosition:
         delivered=consumer.store.tracker.delivered_stream,
         resume=resume,
     )
+
+
+# When the leader of the stream's replicas changes
+
+
+async def lead(consumer: Consumer) -> None:
+    """Go on as the leader of a consumer that followed one: it delivers from now on."""
+    stream, asset = consumer.stream, consumer.asset
+    leading = await _replace(consumer, asset)
+    assert stream.committed is not None
+    stream.committed.found(leading)
+    leading.begin(await _continued(leading, asset.resume))
+    leading.begin_watching()
+
+
+async def follow(consumer: Consumer, asset: ConsumerAsset) -> None:
+    """Go on as a follower, with the committed state and the committed `asset`.
+
+    Raises OSError.
+    """
+    stream, directory = consumer.stream, consumer.directory
+    changed = asset != consumer.asset
+    await _replace(consumer, asset)
+    if changed and directory is not None:
+        volume = stream.jetstream.volume
+        await volume.read(write_asset, stream.jetstream.vault, directory, asset)
+
+
+async def make_again(stream: StreamOfConsumers, name: str, asset: ConsumerAsset, state: bytes) -> None:
+    """Make a follower's consumer whose deletion was not committed. Raises ApiError, StoreError."""
+    start = StartPosition(1, resume=asset.resume)
+    new = NewConsumer(name, asset.config, asset.created, start)
+    wanted = await run_cooperatively(stream.readers.list_filters(filters_of(asset.config)))
+    try:
+        consumer = await make(stream, new, wanted)
+    except BaseException:
+        stream.readers.unlist(wanted)
+        raise
+    consumer.own_store.restore(state)
+    stream.consumers[name] = consumer
+
+
+async def _replace(consumer: Consumer, asset: ConsumerAsset) -> Consumer:
+    """End a consumer; return one that goes on with its store and has not begun."""
+    stream = consumer.stream
+    wanted = await run_cooperatively(stream.readers.list_filters(filters_of(asset.config)))
+    consumer.change_leader()
+    following = Consumer(
+        stream, consumer.name, asset, consumer.own_store, consumer.directory, wanted
+    )
+    stream.consumers[consumer.name] = following
+    return following
 
 
 async def delete_offline(stream: StreamOfConsumers, name: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from natsd.jetstream.commands.committer import NotCommitted
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.store.errors import LimitExceeded, StoreError, StoreFull
 
@@ -77,6 +78,8 @@ def flow_gap(expected: int, sequence: int) -> bytes:
 
 def store_error(error: StoreError) -> ApiError:
     """Return the error that a publisher gets when the store did not take or keep the message."""
+    if isinstance(error, NotCommitted):
+        return api_error(ErrorId.JSClusterNotAvailErr)
     if isinstance(error, StoreFull):
         return api_error(ErrorId.JSInsufficientResourcesErr)
     text = error.text if isinstance(error, LimitExceeded) else str(error)

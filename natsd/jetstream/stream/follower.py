@@ -67,14 +67,15 @@ class Follower:
     def __init__(self, stream: "Stream") -> None:
         self.stream = stream
         self._restoring: StreamBuilder | None = None  # of a snapshot of which entries are missing
-        self._forget_limits()
+        self.forget_limits()
 
     @property
     def applied(self) -> int:
         """Index of the last command that was applied; 0: none."""
         return self.stream.readers.log.applied_index
 
-    def _forget_limits(self) -> None:
+    def forget_limits(self) -> None:
+        """Leave it to the leader what is removed."""
         store = self.stream.store
         store.log.set_limits(without_limits(store.limits))
 
@@ -82,6 +83,15 @@ class Follower:
         """Change the stream as the command says. Raises StoreError, OSError."""
         assert index == self.applied + 1
         await self._apply(command)
+        self.stream.readers.log.applied_index = index
+
+    async def apply_again(self, commands: Iterable[Command], index: int) -> None:
+        """Apply committed commands that were undone; the last applied one has that index.
+
+        Raises StoreError, OSError.
+        """
+        for command in commands:
+            await self._apply(command)
         self.stream.readers.log.applied_index = index
 
     @singledispatchmethod
@@ -152,7 +162,7 @@ class Follower:
     @_apply.register
     async def _(self, command: UpdateStream) -> None:
         await self.stream.follow_config(decode(StreamConfig, command.config))
-        self._forget_limits()
+        self.forget_limits()
 
     async def _remove(self, runs: Runs, *, erase: bool = False) -> None:
         store, breaks = self.stream.store, Breaks()
@@ -181,7 +191,7 @@ class Follower:
         if command.name == LAST_ENTRY:
             asset, self._restoring = await builder.finish(), None
             self.stream = await stream.account.follow_restored(stream, asset, builder.directory)
-            self._forget_limits()
+            self.forget_limits()
 
     # Consumers
 

@@ -9,14 +9,17 @@ from natsd.store.sequence_set cimport SequenceSet
 cdef class Proposer:
     cdef object committer       # Committer
     cdef MessageLog log
+    cdef object on_committed            # callback(command)
     cdef readonly uint64_t proposed     # index of the last proposed command
-    cdef uint64_t last_change           # index of the last one that changed more than a tracker
-    cdef object staged          # deque: the stream's last sequence at each uncommitted command
+    cdef readonly uint64_t committed    # index of the last committed command
+    cdef object staged          # deque: uncommitted commands, each with the stream's last sequence
+    cdef object unwritten       # deque of (index, command): committed, maybe not in the log's files
     cdef SequenceSet removed    # messages removed since the last command
     cdef list caused            # consumers' changes that these removals caused
     cdef list batch             # commands of the atomic batch that is being appended; or None
 
     cdef int note_removed(self, uint64_t sequence) except -1
+    cdef int look_for_unproposed(self) except -1
     cdef tuple take_removed(self)
     # Begin a publish: what was removed before is no part of it.
     cdef int begin_publish(self) except -1
@@ -26,8 +29,6 @@ cdef class Proposer:
     cdef int begin_batch(self) except -1
     cdef int end_batch(self) except -1
     cdef int hand_on(self, command) except -1
-    # The same for a change of a consumer's tracker, which is no part of the stream's files.
-    cdef int hand_on_entry(self, command) except -1
     # Note that all commands up to `index` are committed. Returns the last stream sequence that is
     # committed, or `before` if that did not change.
     cdef uint64_t commit(self, uint64_t index, uint64_t before) except? 0

@@ -12,7 +12,9 @@ Promise
   replica that has only the first of them still delivers nothing that is gone.
 - The messages of an atomic batch, and what happens to the stream while a large one is appended in
   slices, are one command.
-- Nothing that is not committed is written to the stream's files: `MessageLog.is_staged`.
+- Nothing that is not committed is written to the stream's files: `MessageLog.committed_index`, and
+  `is_staged` while a change is no part of a command.
+- Commands that are committed and may not be in the stream's files yet are kept in `unwritten`.
 - A stream without a committer has no proposer (`StreamReaders.proposer`), and makes no commands.
 
 commands/commands.py has the commands; docs/architecture.md says who proposes which.
@@ -25,16 +27,21 @@ from libc.stdint cimport uint64_t
 from natsd.store.log.message_log cimport MessageLog
 from natsd.store.sequence_set cimport SequenceSet
 
-from natsd.jetstream.commands.commands import AtomicBatch, PurgeAll, Release
+from natsd.jetstream.commands.commands import AtomicBatch, PurgeAll, Release, StreamCommand
 
 
 cdef class Proposer:
-    def __init__(self, committer not None, MessageLog log not None, uint64_t index):
-        """Propose to `committer`, a Committer, after the command with that index; 0: none."""
+    def __init__(self, committer not None, MessageLog log not None, uint64_t index, on_committed):
+        """Propose to `committer`, a Committer, after the command with that index; 0: none.
+
+        `on_committed` is called with each command once it is committed.
+        """
         self.committer = committer
         self.log = log
-        self.proposed = index
+        self.proposed = self.committed = index
+        self.on_committed = on_committed
         self.staged = deque()
+        self.unwritten = deque()
         self.removed = SequenceSet()
         self.caused = []
 
@@ -48,7 +55,7 @@ cdef class Proposer:
         if self.removed.count:
             self.caused.append(command)
         else:
-            self.hand_on_entry(command)
+            self.hand_on(command)
 
     def propose_removals(self, kind not None) -> None:
         """Propose the messages removed since the last command as a command of that kind."""
@@ -66,6 +73,17 @@ cdef class Proposer:
         self.batch = None
         self.propose_caused()
 
+    def commands_behind(self, uint64_t index) -> list:
+        """Return the committed changes of the stream itself behind that command, oldest first.
+
+        The log must hold no later commit than that of the index.
+        """
+        return [command for at, command in self.unwritten if at > index]
+
+    cdef int look_for_unproposed(self) except -1:
+        self.log.is_staged = self.removed.count > 0 or self.batch is not None
+        return 0
+
     cdef int note_removed(self, uint64_t sequence) except -1:
         self.log.is_staged = True
         self.removed.add_run(sequence, sequence)
@@ -76,6 +94,7 @@ cdef class Proposer:
         if self.removed.count:
             runs = tuple(self.removed.runs())
             self.removed.empty()
+            self.look_for_unproposed()
         return runs
 
     cdef int begin_publish(self) except -1:
@@ -92,42 +111,43 @@ cdef class Proposer:
         if caused:
             self.caused = []
             for command in caused:
-                self.hand_on_entry(command)
+                self.hand_on(command)
         return 0
 
     cdef int begin_batch(self) except -1:
         self.begin_publish()
         assert self.batch is None
         self.batch = []
+        self.log.is_staged = True
         return 0
 
     cdef int end_batch(self) except -1:
         cdef list batch = self.batch
         self.begin_publish()
         self.batch = None
+        self.look_for_unproposed()
         if batch:
             self.hand_on(AtomicBatch(tuple(batch)))
         return 0
 
     cdef int hand_on(self, command) except -1:
-        if self.batch is None:
-            self.log.is_staged = True
-            self.last_change = self.proposed + 1
-        return self.hand_on_entry(command)
-
-    cdef int hand_on_entry(self, command) except -1:
         if self.batch is not None:
             self.batch.append(command)
             return 0
         self.proposed += 1
-        self.staged.append(self.log.edges.last)
+        self.staged.append((command, self.log.edges.last))
         self.log.applied_index = self.proposed
         self.committer.propose(command)
         return 0
 
     cdef uint64_t commit(self, uint64_t index, uint64_t before) except? 0:
-        while self.staged and self.proposed - len(self.staged) < index:
-            before = self.staged.popleft()
-        if index >= self.last_change and self.removed.count == 0 and self.batch is None:
-            self.log.is_staged = False
+        while self.committed < index and self.staged:
+            command, before = self.staged.popleft()
+            self.committed += 1
+            if isinstance(command, StreamCommand):
+                self.unwritten.append((self.committed, command))
+            self.on_committed(command)
+        while self.unwritten and self.unwritten[0][0] <= self.log.durable_index:
+            self.unwritten.popleft()
+        self.log.committed_index = self.committed
         return before

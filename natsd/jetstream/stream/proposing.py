@@ -22,8 +22,10 @@ from natsd.jetstream.commands.commands import (
     Runs,
 )
 from natsd.jetstream.commands.committer import Committer
+from natsd.jetstream.stream.committed import CommittedState
 from natsd.jetstream.stream.state import Proposer, StreamReaders
 from natsd.store.log_store import LogStore
+from natsd.store.mem_store import MemStore
 from natsd.store.store import RemovalCause
 
 if TYPE_CHECKING:
@@ -54,20 +56,22 @@ def begin_proposing(stream: ProposingStream, committer: Committer, index: int = 
 
     `index` is that of the last command before. Nothing is shown that is not committed.
     """
-    proposer = Proposer(committer, stream.readers.log, index)
+    if isinstance(stream.store, MemStore):
+        stream.store.begin_commits()
+    stream.committed = CommittedState(stream.config)
+    proposer = Proposer(committer, stream.readers.log, index, stream.committed.take)
     stream.readers.begin_proposing(proposer)
 
     def removed(cause: RemovalCause) -> None:
         proposer.propose_removals(COMMANDS[cause])
 
     stream.store.on_removed = removed
-    for consumer in stream.consumers.values():
-        consumer.begin_proposing()
 
 
 def end_proposing(stream: ProposingStream) -> None:
     """Propose nothing any more; what is there is shown once it is durable."""
     stream.store.on_removed = None
+    stream.committed = None
     for consumer in stream.consumers.values():
         consumer.store.tracker.on_entry = None
     stream.readers.begin_proposing(None)

@@ -761,7 +761,8 @@ cdef class Ingest(Actor):
         """Answer the publishers of rolled back messages with the error, and forget their ids."""
         cdef bytes text = refusal(self.settings.name, store_error(error))
         cdef uint64_t durable = self.log.edges.last
-        self.acks.fail_above(durable, PyBytes_AS_STRING(text), len(text))
+        cdef uint64_t kept = max(durable, self.stream.stored_again)
+        self.acks.fail_above(kept, PyBytes_AS_STRING(text), len(text))
         self.message_ids.forget_above(durable)
         if self.republisher is not None:
             self.republisher.forget_above(durable)

@@ -5,7 +5,7 @@ from typing import Protocol
 from natsd.core.network import AccountPublisher, Reactor
 from natsd.core.routing import Sink
 from natsd.core.steps import Steps
-from natsd.jetstream.commands.commands import Command, Runs
+from natsd.jetstream.commands.commands import Command, Runs, StreamCommand
 from natsd.jetstream.commands.committer import Committer
 from natsd.store.block.blocks import MsgBlock
 from natsd.store.errors import StoreError
@@ -60,7 +60,15 @@ class CallbackReader(Reader):
 
 class Proposer:
     proposed: int
-    def __init__(self, committer: Committer, log: MessageLog, index: int) -> None: ...
+    committed: int
+    def __init__(
+        self,
+        committer: Committer,
+        log: MessageLog,
+        index: int,
+        on_committed: Callable[[Command], None],
+    ) -> None: ...
+    def commands_behind(self, index: int) -> list[StreamCommand]: ...
     def propose(self, command: Command) -> None: ...
     def propose_entry(self, command: Command) -> None: ...
     def propose_removals(self, kind: Callable[[Runs], Command]) -> None: ...
@@ -69,6 +77,7 @@ class StreamReaders(Actor):
     name: str
     proposer: Proposer | None
     committed: int
+    stored_again: int
     store: LogStore
     log: MessageLog
     publisher: AccountPublisher

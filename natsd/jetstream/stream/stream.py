@@ -26,6 +26,7 @@ from natsd.jetstream.account_resources import AccountResources
 from natsd.jetstream.advisories import server_out_of_storage
 from natsd.jetstream.asset_file import write_asset
 from natsd.jetstream.commands.commands import Command, UpdateStream
+from natsd.jetstream.commands.committer import NotCommitted
 from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.consumer.consumer import Consumer
@@ -49,6 +50,7 @@ from natsd.jetstream.snapshot.replicating import propose_restored
 from natsd.jetstream.sourcing.sourcing import Sourcing
 from natsd.jetstream.stream.batches import take_batches
 from natsd.jetstream.stream.batching import trace_publish
+from natsd.jetstream.stream.committed import CommittedState
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.jetstream.stream.duplicates_file import (
     has_duplicates,
@@ -142,6 +144,7 @@ class Stream:
         self._listening = Listening(account.account.sublist, _SID, self.ingest)
         self._changing = KeyedLock()
         self.transfers: set[asyncio.Task[None]] = set()  # snapshots under way
+        self.committed: CommittedState | None = None  # what the replicas have; None: one replica
         if jetstream.committer_of is not None:
             begin_proposing(self, jetstream.committer_of(self))
 
@@ -315,6 +318,10 @@ class Stream:
             await run_cooperatively(self.sourcing.begin())
         await run_cooperatively(self._listening.change(self.config.subjects))
 
+    async def end_leading(self) -> None:
+        """Receive nothing more, because another server leads the stream's replicas now."""
+        await self._end()
+
     async def _end(self, *, is_gone: bool = False) -> None:
         await run_cooperatively(self.sourcing.end(is_gone=is_gone))
         self.ingest.pause()
@@ -323,9 +330,19 @@ class Stream:
         await run_cooperatively(self._listening.change(()))
 
     async def close(self) -> None:
-        """Close the stream: every acknowledged message and all other state is on disk on return."""
+        """Close the stream: every acknowledged message and all other state is on disk on return.
+
+        What the replicas have not committed is undone: it stays in their log.
+        """
         await self._end()
         await self._end_transfers()
+        proposer = self.readers.proposer
+        if proposer is not None and (
+            proposer.proposed > proposer.committed or self.readers.log.is_staged
+        ):
+            with contextlib.suppress(StoreError):  # it was logged before
+                await self.store.undo(NotCommitted())
+            end_proposing(self)
         with contextlib.suppress(StoreError):  # the error was logged before, or is logged below
             await self.store.synced()
         # for the acknowledgements to publishers and the messages to consumers
@@ -481,18 +498,6 @@ class Stream:
         The first command has index 1.
         """
         self.readers.commit(index)
-
-    async def undo_uncommitted(self, error: StoreError) -> int:
-        """Undo what the replicas have not committed: this server does not lead them any more.
-
-        Publishers that wait get `error`. Returns the index of the last command that is left: the
-        committed ones behind it, which were not on disk yet, have to be applied again. Raises
-        StoreError.
-        """
-        self.ingest.pause()
-        await self.store.undo(error)
-        end_proposing(self)
-        return self.readers.log.durable_index
 
     # Messages
 

@@ -55,6 +55,8 @@ cdef class StreamReaders(Actor):
     # What makes commands of the stream's changes; None: one replica, nobody else has to agree.
     cdef readonly Proposer proposer
     cdef Retention retention
+    # While uncommitted changes are undone: messages up to here will be stored again; else 0.
+    cdef public uint64_t stored_again
 
     cdef Actor ingest                   # submitted when messages became durable or went; or None
     cdef Actor republisher              # submitted when messages became durable; or None

@@ -352,13 +352,16 @@ cdef class StreamReaders(Actor):
         """Propose all changes from now on; what was changed before is committed. None: no more."""
         self.proposer = proposer
         self.committed = SEQUENCE_LAST if proposer is None else self.log.edges.last
+        self.log.committed_index = SEQUENCE_LAST if proposer is None else proposer.proposed
+        self.log.is_staged = False
+        if proposer is not None:
+            self.log.applied_index = proposer.proposed
         self.advance(self.store.durable_sequence)
 
     def commit(self, uint64_t index) -> None:
         """Show what is durable, at the end of the turn: commands up to `index` are committed."""
         self.committed = self.proposer.commit(index, self.committed)
-        if self.log.is_undoable and not self.log.is_staged:
-            self.store.changed()
+        self.store.changed()
         self.scheduler.submit(self)
 
     async def shown(self) -> None:

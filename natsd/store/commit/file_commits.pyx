@@ -88,6 +88,7 @@ cdef class FileCommits(CommitSource):
     # after the other.
     cdef list _parts                        # None: no commit is being written
     cdef Py_ssize_t _num_written            # number of written parts
+    cdef bint _is_held                      # the replicas have not committed it: nothing is written
     cdef uint64_t _last_sequence            # last sequence of the commit
     cdef object _waiting_for_disk           # deque of (writes, Durable)
     cdef dict _waiters
@@ -228,11 +229,12 @@ cdef class FileCommits(CommitSource):
     async def pause(self):
         """Take no extent until `resume`; return once none is out.
 
-        Raises StoreError if the extent that was out failed; then nothing is paused.
+        A commit that waits for the stream's replicas is not out. Raises StoreError if the extent
+        that was out failed; then nothing is paused.
         """
         self.pauses += 1
         try:
-            while self._parts is not None and self.error is None:
+            while self._parts is not None and not self._is_held and self.error is None:
                 await self._until_written(self.number + 1)
         except BaseException:
             self.resume()
@@ -252,6 +254,10 @@ cdef class FileCommits(CommitSource):
             return None
         if self._parts is None and (self.pauses or not self._begin()):
             return None
+        if self._is_held:
+            if self.pauses or self.log_commits.awaits_replicas():
+                return None
+            self._is_held = False
         part = <Part> self._parts[self._num_written]
         if part.stored.file is None:
             if self._preparing is not part.stored:
@@ -273,6 +279,7 @@ cdef class FileCommits(CommitSource):
         self._wants_mark = False
         self._last_sequence = self.log.edges.last
         self._num_written = 0
+        self._is_held = self.log_commits.awaits_replicas()
         self._parts = []
         for block, extent in taken:
             part = Part()
@@ -373,6 +380,7 @@ cdef class FileCommits(CommitSource):
         cdef list begun = self.log_commits.rolled_back()
         cdef list written = [] if self._parts is None else self._parts[:self._num_written]
         self._parts = None
+        self._is_held = False
         self.failures += 1
         self.log.refuse_changes(self._refusal)
         self._orphans += [self.blocks[block] for block in begun]

@@ -190,6 +190,12 @@ class ConsumerStore(CommitSource):
         self._tracker.replace(state)
         self._changed()
 
+    def restore(self, encoded: bytes) -> None:
+        """Replace the state by an encoded one (`ConsumerTracker.encode`)."""
+        self._begin_anew()
+        self._tracker.decode(encoded)
+        self._changed()
+
     def _begin_anew(self) -> None:
         if self._error is not None:
             raise self._error

@@ -59,6 +59,10 @@ class MemoryConsumerStore:
         state.validate()
         self._tracker.replace(state)
 
+    def restore(self, encoded: bytes) -> None:
+        """Replace the state by an encoded one (`ConsumerTracker.encode`)."""
+        self._tracker.decode(encoded)
+
     def commit(self) -> None:
         """Do nothing: there is nothing to write."""
 

@@ -67,9 +67,11 @@ cdef class MessageLog:
     cdef public bint is_overcrowded         # further subjects are over it (EnforcePerSubjectLimit)
     cdef uint64_t age_from                  # messages below this sequence never expire by age
     cdef bint is_together                   # appended messages belong to one batch
-    # Changes were made that the replicas have not committed: no commit to disk takes anything.
+    # Changes were made that no command contains yet: no commit to disk takes anything.
     cdef public bint is_staged
     cdef public uint64_t applied_index      # index of the last command that was applied; 0: none
+    # Index of the last command that the replicas have committed; one replica: all are.
+    cdef public uint64_t committed_index
     cdef readonly uint64_t durable_index    # index of the last one that is in the last commit
 
     cdef int begin_undo_log(self) except -1

@@ -82,6 +82,7 @@ cdef class MessageLog:
         self.edges.first = max(self.limits.first_sequence, 1)
         self.edges.last = self.edges.first - 1
         self.edges.first_time_is_exact = True
+        self.committed_index = SEQUENCE_LAST
 
     def take_over(
         self, list blocks not None, SubjectIndex subjects not None, SequenceSet dead not None,

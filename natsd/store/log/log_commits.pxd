@@ -14,6 +14,7 @@ cdef class LogCommits:
     cdef readonly SequenceSet erased        # durably removed, to be overwritten by the store now
 
     cdef Edges known(self) noexcept         # the durable edges, or those in flight
+    cdef bint awaits_replicas(self) noexcept    # the commit in flight must not be written yet
     cdef bint has_changes(self) except -1   # whether there is a change that no commit has taken
     cpdef list take(self, uint64_t commit_number, bint force=*, bint closing=*)
     cdef list take_blocks(self, uint64_t commit_number, bint closing)

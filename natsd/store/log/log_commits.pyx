@@ -9,8 +9,9 @@ Promise
 - `take` seals all changes so far. At most one commit is in flight; other changes go on meanwhile.
 - `rolled_back` undoes everything since the durable point, in flight or not: appends, removals,
   expiries, and the emptying of the whole log. Changes of earlier commits stay.
-- Nothing that the stream's replicas have not committed (`is_staged`) is taken: what is on disk is
-  committed, so `rolled_back` reaches back to a commit of the replicas or to an earlier one.
+- What is taken must not be written before the stream's replicas have committed it (`is_held`): what
+  is on disk is committed, so `rolled_back` reaches back to a commit of the replicas or an earlier
+  one.
 - Nothing of a removed message is given up before the commit that contains its removal is durable:
   neither its block nor its subject's slot.
 """
@@ -46,6 +47,19 @@ cdef class LogCommits:
         """Whether there is a change that no commit has taken."""
         return self.has_changes()
 
+    @property
+    def is_taken(self):
+        """Whether a commit is in flight."""
+        return self.sealed is not None
+
+    @property
+    def is_held(self):
+        """Whether the commit in flight has to wait until the replicas have committed it."""
+        return self.awaits_replicas()
+
+    cdef bint awaits_replicas(self) noexcept:
+        return self.sealed is not None and self.sealed.applied_index > self.log.committed_index
+
     cdef Edges known(self) noexcept:
         return self.sealed.edges if self.sealed is not None else self.log.undo_log.durable
 
@@ -64,7 +78,7 @@ cdef class LogCommits:
 
         The list is empty if there is no change. Then `committed` or `rolled_back` must follow
         before the next call. While a batch is half appended nothing is taken, until the rest of it
-        is there; nor while a change is not committed by the stream's replicas. `force`: write a
+        is there; nor while a change is not part of a command (`is_staged`). `force`: write a
         mark even without a change. `closing`: the mark says that all before it is synced.
         """
         cdef MessageLog log = self.log

@@ -35,6 +35,7 @@ class MessageLog:
     is_overcrowded: bool
     is_staged: bool
     applied_index: int
+    committed_index: int
     durable_index: int
     needs_care: bool
 
@@ -116,6 +117,10 @@ class LogCommits:
     def is_quiet(self) -> bool: ...
     @property
     def is_dirty(self) -> bool: ...
+    @property
+    def is_taken(self) -> bool: ...
+    @property
+    def is_held(self) -> bool: ...
     def take(
         self, commit_number: int, force: bool = False, closing: bool = False
     ) -> list[tuple[MsgBlock, BlockExtent]]: ...

@@ -66,8 +66,11 @@ async def replayed(
         yield follower
 
 
-async def state_of(stream: Stream) -> dict[str, Any]:
-    """Return all of the stream's state that does not depend on where its blocks end."""
+async def state_of(stream: Stream, now_ns: int = 0) -> dict[str, Any]:
+    """Return all of the stream's state that does not depend on where its blocks end.
+
+    Message ids are those in the window at the last message, or at `now_ns` if that is later.
+    """
     log = stream.readers.log
     last = log.last_sequence
     state = stream.store.state(with_deleted=True)
@@ -78,7 +81,7 @@ async def state_of(stream: Stream) -> dict[str, Any]:
         "deleted": list(state.deleted.runs()) if state.deleted is not None else None,
         "subjects": await stream.store.subject_totals(">"),
         "config": stream.config,
-        "message ids": message_ids(stream),
+        "message ids": message_ids(stream, now_ns),
         "delayed": sorted(delays._waiting.values()) if delays is not None else [],
         "consumers": {
             name: (
@@ -93,10 +96,10 @@ async def state_of(stream: Stream) -> dict[str, Any]:
     }
 
 
-def message_ids(stream: Stream) -> list[tuple[int, int, bytes]]:
-    """Return (sequence, time, id) of the ids that are within the window at the last message."""
+def message_ids(stream: Stream, now_ns: int) -> list[tuple[int, int, bytes]]:
+    """Return (sequence, time, id) of the ids that are within the window."""
     encoded = stream.ingest.message_ids.encode()[8:]
-    since_ns = stream.readers.log.last_time_ns - stream.config.duplicate_window
+    since_ns = max(stream.readers.log.last_time_ns, now_ns) - stream.config.duplicate_window
     found, at = [], 0
     while at < len(encoded):
         sequence, time_ns, length = MESSAGE_ID.unpack_from(encoded, at)
