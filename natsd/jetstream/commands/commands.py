@@ -12,7 +12,8 @@ Promise
 - A publish and what it replaces (a rollup, a limit) are one command: a replica has both or neither.
 - Commands are values: frozen, compared by their fields, encoded by encoding.py.
 
-Creation and deletion of a whole stream are changes of the meta layer (meta.py).
+Creation and deletion of a whole stream are changes of the meta layer (meta.py). The content of a
+restored one is in Restore commands.
 
 Source: RAFT's replicated state machine (Ongaro and Ousterhout, 2014, section 2); nats-server's
 entry operations in `jetstream_cluster.go` (`streamMsgOp`, `purgeStreamOp`, `updateDeliveredOp`, …).

@@ -6,6 +6,7 @@ Every change is proposed where it is made, in the turn in which it is made:
     removals                           the store says why after each slice (`LogStore.on_removed`)
     delayed messages that are gone     schedules/delays.py
     configurations                     stream.py, consumer/consumer.py, consumer/lifecycle.py
+    a restored stream                  snapshot/replicating.py
     deliveries, acknowledgements       the consumer's tracker (`ConsumerTracker.on_entry`)
 """
 
