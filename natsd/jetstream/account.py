@@ -296,19 +296,6 @@ class JetStreamAccount(StreamAccount):
         self.streams[change.config.name] = stream
         await stream.begin()
 
-    async def follow_restored(self, stream: Stream, asset: StreamAsset, built: Path) -> Stream:
-        """Put a restored stream in the place of the one that followed the same leader.
-
-        Raises StoreError, OSError.
-        """
-        volume, directory = self.jetstream.volume, self.files.stream(stream.name)
-        await stream.abandon()
-        await volume.remove_tree(directory)
-        await volume.read(install_stream, volume.disk, built, directory)
-        restored = await Stream.open_following(self, asset.config, asset.created)
-        self.streams[restored.name] = restored
-        return restored
-
     async def _remove(self, name: str) -> None:
         """Remove the stream by renaming its directory; the rename makes the removal final.
 

@@ -61,6 +61,7 @@ from natsd.jetstream.models.responses import ConsumerPauseResponse
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import ack_subjects, flow_control_subjects, pull_subject
 from natsd.jetstream.short_hash import short_hash
+from natsd.jetstream.stream.committed import CommittedState
 from natsd.jetstream.stream.state import Alarm, ReaderFilters, StreamReaders
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
@@ -88,6 +89,7 @@ class ConsumedStream(Protocol):
     readers: StreamReaders
     consumers: "dict[str, Consumer]"
     jetstream: "ServerResources"
+    committed: CommittedState | None  # what the replicas have; None: one replica
 
     @property
     def account(self) -> "AccountResources":

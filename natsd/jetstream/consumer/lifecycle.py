@@ -182,7 +182,7 @@ async def apply_create(stream: StreamOfConsumers, new: NewConsumer) -> Consumer:
         raise
     stream.consumers[new.name] = consumer
     if stream.committed is not None:
-        stream.committed.made(consumer)
+        stream.committed.made(consumer.name, consumer.asset, consumer.store)
     stream.propose(
         CreateConsumer(
             new.name, encode(new.config), new.created_ns, new.start.sequence, new.start.resume
@@ -308,7 +308,7 @@ async def _bring_back(
         _fit(consumer)
         stream.consumers[found.name] = consumer
         if stream.committed is not None:
-            stream.committed.found(consumer)
+            stream.committed.found(consumer.name, consumer.asset, consumer.store)
         if not is_led:
             consumer.begin(start or await _continued(consumer, asset.resume))
             consumer.begin_watching()
@@ -405,7 +405,7 @@ async def lead(consumer: Consumer) -> None:
     stream, asset = consumer.stream, consumer.asset
     leading = await _replace(consumer, asset)
     assert stream.committed is not None
-    stream.committed.found(leading)
+    stream.committed.found(leading.name, leading.asset, leading.store)
     leading.begin(await _continued(leading, asset.resume))
     leading.begin_watching()
 
@@ -423,7 +423,9 @@ async def follow(consumer: Consumer, asset: ConsumerAsset) -> None:
         await volume.read(write_asset, stream.jetstream.vault, directory, asset)
 
 
-async def make_again(stream: StreamOfConsumers, name: str, asset: ConsumerAsset, state: bytes) -> None:
+async def make_again(
+    stream: StreamOfConsumers, name: str, asset: ConsumerAsset, state: bytes
+) -> None:
     """Make a follower's consumer whose deletion was not committed. Raises ApiError, StoreError."""
     start = StartPosition(1, resume=asset.resume)
     new = NewConsumer(name, asset.config, asset.created, start)

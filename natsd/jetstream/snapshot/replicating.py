@@ -12,13 +12,15 @@ Promise
 import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from natsd.jetstream.commands.commands import Restore
+from natsd.jetstream.account_resources import AccountResources
+from natsd.jetstream.commands.commands import Command, Restore
 from natsd.jetstream.consumer.engine_settings import store_options as consumer_options
 from natsd.jetstream.consumer.files import STATE as CONSUMER_DIRECTORY
 from natsd.jetstream.consumer.files import FoundConsumer, find_consumers
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.snapshot.builder import ConsumerCheck, StreamBuilder
 from natsd.jetstream.snapshot.contents import (
     STATE,
@@ -35,16 +37,32 @@ from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.file_store import FileStore
 from natsd.store.log_store import LogStore
 
-if TYPE_CHECKING:
-    from natsd.jetstream.account import JetStreamAccount
-    from natsd.jetstream.stream.stream import Stream
-
 LAST_ENTRY: Final = f"{MESSAGES}/{STATE}"
 ID_BYTES: Final = 15  # 20 characters in base64
 
 
+class RestoredStream(Protocol):
+    """A restored stream, as far as its replicas need it."""
+
+    config: StreamConfig
+    created_ns: int
+    store: LogStore
+    jetstream: ServerResources
+
+    @property
+    def account(self) -> AccountResources:
+        """The account."""
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the stream's files."""
+
+    def propose(self, command: Command) -> None:
+        """Propose a change that was made."""
+
+
 def builder_of(
-    account: "JetStreamAccount",
+    account: AccountResources,
     name: str,
     check_consumer: ConsumerCheck,
     *,
@@ -65,17 +83,17 @@ def builder_of(
     )
 
 
-def unfinished(account: "JetStreamAccount") -> Path:
+def unfinished(account: AccountResources) -> Path:
     """Return the path of a new, unused directory."""
     return account.files.snapshots / identity(account)
 
 
-def identity(account: "JetStreamAccount") -> str:
+def identity(account: AccountResources) -> str:
     """Return twenty random characters that cannot be guessed."""
     return base64.urlsafe_b64encode(account.jetstream.random_bytes(ID_BYTES)).decode()
 
 
-async def propose_restored(stream: "Stream") -> None:
+async def propose_restored(stream: RestoredStream) -> None:
     """Propose the state of a restored file stream whose consumers are not open yet.
 
     Raises StoreError, OSError.
@@ -95,7 +113,7 @@ async def propose_restored(stream: "Stream") -> None:
         await messages.release()
 
 
-async def _propose_delayed(stream: "Stream") -> None:
+async def _propose_delayed(stream: RestoredStream) -> None:
     store = await open_delayed_store(stream.account, stream.config)
     try:
         if store.log.msgs:
@@ -108,12 +126,12 @@ async def _propose_delayed(stream: "Stream") -> None:
         await store.close()
 
 
-async def _freeze(stream: "Stream", store: LogStore) -> FrozenStore:
+async def _freeze(stream: RestoredStream, store: LogStore) -> FrozenStore:
     assert isinstance(store, FileStore)
     return await store.freeze(unfinished(stream.account))
 
 
-async def _propose_messages(stream: "Stream", name: str, frozen: FrozenStore) -> None:
+async def _propose_messages(stream: RestoredStream, name: str, frozen: FrozenStore) -> None:
     counts = MessageCount(name, frozen.state)
     for index in range(frozen.num_blocks):
         image = await frozen.image(index)
@@ -123,7 +141,7 @@ async def _propose_messages(stream: "Stream", name: str, frozen: FrozenStore) ->
     stream.propose(Restore(*counts.state_entry()))
 
 
-async def _consumers(stream: "Stream") -> AsyncIterator[ConsumerImage]:
+async def _consumers(stream: RestoredStream) -> AsyncIterator[ConsumerImage]:
     volume = stream.jetstream.volume
     found = await volume.read(find_consumers, stream.jetstream.vault, stream.directory)
     for each in found:
@@ -139,7 +157,7 @@ async def _consumers(stream: "Stream") -> AsyncIterator[ConsumerImage]:
         )
 
 
-async def _tracker_of(stream: "Stream", found: FoundConsumer) -> bytes:
+async def _tracker_of(stream: RestoredStream, found: FoundConsumer) -> bytes:
     """Return the encoded state of a consumer. Raises StoreError, OSError."""
     assert found.asset is not None
     store = await ConsumerStore.open(

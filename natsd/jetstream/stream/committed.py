@@ -7,7 +7,7 @@ down; the messages' part of that is the store's (`LogStore.undo`).
 import contextlib
 from dataclasses import dataclass
 from functools import singledispatchmethod
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from natsd.jetstream.commands.commands import (
     AtomicBatch,
@@ -26,11 +26,12 @@ from natsd.jetstream.consumer.files import ConsumerAsset
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import decode
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.store.consumer.consumer_store import ConsumerStore
+from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.consumer.staged_consumer_store import StagedConsumerStore
 from natsd.store.errors import StoreError
 
-if TYPE_CHECKING:
-    from natsd.jetstream.consumer.consumer import Consumer
+ConsumerState: TypeAlias = ConsumerStore | MemoryConsumerStore | StagedConsumerStore
 
 
 @dataclass(slots=True)
@@ -49,16 +50,15 @@ class CommittedState:
         self.consumers: dict[str, CommittedConsumer] = {}
         self._made: dict[str, list[CommittedConsumer]] = {}  # not committed, in their order
 
-    def found(self, consumer: "Consumer") -> None:
+    def found(self, name: str, asset: ConsumerAsset, store: ConsumerState) -> None:
         """Note a consumer that existed when the stream began to propose."""
-        assert isinstance(consumer.store, StagedConsumerStore)
-        self.consumers[consumer.name] = CommittedConsumer(consumer.asset, consumer.store)
+        assert isinstance(store, StagedConsumerStore)
+        self.consumers[name] = CommittedConsumer(asset, store)
 
-    def made(self, consumer: "Consumer") -> None:
+    def made(self, name: str, asset: ConsumerAsset, store: ConsumerState) -> None:
         """Note a consumer whose creation is proposed next."""
-        assert isinstance(consumer.store, StagedConsumerStore)
-        made = CommittedConsumer(consumer.asset, consumer.store)
-        self._made.setdefault(consumer.name, []).append(made)
+        assert isinstance(store, StagedConsumerStore)
+        self._made.setdefault(name, []).append(CommittedConsumer(asset, store))
 
     @singledispatchmethod
     def take(self, command: Command) -> None:

@@ -190,7 +190,7 @@ class Follower:
         await builder.take(command.name, command.body)
         if command.name == LAST_ENTRY:
             asset, self._restoring = await builder.finish(), None
-            self.stream = await stream.account.follow_restored(stream, asset, builder.directory)
+            self.stream = await stream.follow_restored(asset, builder.directory)
             self.forget_limits()
 
     # Consumers

@@ -23,6 +23,7 @@ from natsd.jetstream.commands.commands import (
     Runs,
 )
 from natsd.jetstream.commands.committer import Committer
+from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.stream.committed import CommittedState
 from natsd.jetstream.stream.state import Proposer, StreamReaders
 from natsd.store.log_store import LogStore
@@ -46,6 +47,8 @@ class ProposingStream(Protocol):
 
     store: LogStore
     readers: StreamReaders
+    config: StreamConfig
+    committed: CommittedState | None
 
     @property
     def consumers(self) -> "Mapping[str, Consumer]":

@@ -58,7 +58,7 @@ from natsd.jetstream.stream.duplicates_file import (
     read_duplicates,
 )
 from natsd.jetstream.stream.expiry import Expiry
-from natsd.jetstream.stream.files import StreamAsset, check_free, create_stream
+from natsd.jetstream.stream.files import StreamAsset, check_free, create_stream, install_stream
 from natsd.jetstream.stream.info import stream_info, subject_counts
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
 from natsd.jetstream.stream.markers import replace_expired
@@ -269,6 +269,19 @@ class Stream:
             await stream.close()
             raise
         return stream
+
+    async def follow_restored(self, asset: StreamAsset, built: Path) -> "Stream":
+        """Put a restored stream in the place of this one; it follows the same leader.
+
+        Raises StoreError, OSError.
+        """
+        account, volume, directory = self.account, self.jetstream.volume, self.directory
+        await self.abandon()
+        await volume.remove_tree(directory)
+        await volume.read(install_stream, volume.disk, built, directory)
+        restored = await Stream.open_following(account, asset.config, asset.created)
+        account.streams[restored.name] = restored
+        return restored
 
     async def recall_duplicates(self, now_ns: int) -> None:
         """Load or find the message ids of recent publishes. Raises StoreError, OSError."""
