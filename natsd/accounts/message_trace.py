@@ -66,7 +66,7 @@ class TraceSource(Protocol):
         ...
 
 
-class Recipient(Protocol):
+class TracedClient(Protocol):
     """A connection, as a trace shows it."""
 
     @property
@@ -149,7 +149,7 @@ class MessageTrace:
         self._egresses = 0
         self.is_only = request.is_only
 
-    def ingress(self, publisher: Recipient, subject: bytes, error: str = "") -> None:
+    def ingress(self, publisher: TracedClient, subject: bytes, error: str = "") -> None:
         """Record that a client published the message; this is always the first event.
 
         `error` is the reason why the server refused it, or empty.
@@ -163,7 +163,9 @@ class MessageTrace:
         """Record that the server refused the message, in the first event."""
         self._events[0]["error"] = error
 
-    def egress(self, recipient: Recipient, subscription: "Subscription", error: str = "") -> None:
+    def egress(
+        self, recipient: TracedClient, subscription: "Subscription", error: str = ""
+    ) -> None:
         """Record a delivery to a client's subscription; `error`: why it was not delivered."""
         self._egresses += 1
         if self._egresses > EGRESSES_MAX:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from natsd.accounts import Account
 from natsd.accounts.message_trace import (
     MessageTrace,
-    Recipient,
+    TracedClient,
     TraceRequest,
     TraceSource,
     with_trace_disabled,
@@ -28,7 +28,7 @@ from natsd.core.routing import is_valid_publish
 PER_CENT: Final = 100
 
 
-class Publisher(Recipient, Protocol):
+class TracedPublisher(TracedClient, Protocol):
     """The client that published the message."""
 
     account: Account | None
@@ -61,7 +61,7 @@ DROPPED: Final = Decision(is_dropped=True)
 
 
 def decide(
-    client: Publisher, subject: bytes, block: bytes, size: int, error: str = ""
+    client: TracedPublisher, subject: bytes, block: bytes, size: int, error: str = ""
 ) -> Decision | None:
     """Return how to treat a message; None: it is published unchanged.
 
@@ -99,7 +99,7 @@ def decide(
 
 
 def _begin(
-    client: Publisher,
+    client: TracedPublisher,
     account: Account,
     destination: str,
     request: TraceRequest,

@@ -19,7 +19,7 @@ from natsd.config.jetstream_options import JetStreamOptions
 from natsd.core.network import Reactor, Session
 from natsd.jetstream.api.counters import ApiCounters
 from natsd.jetstream.api.origin import client_info
-from natsd.jetstream.commands.committer import CommittedStream, Committer
+from natsd.jetstream.commands.committer import CommandCommitter, CommittedStream
 from natsd.jetstream.events import Events
 from natsd.jetstream.meta import Meta
 from natsd.jetstream.random_pool import RandomPool
@@ -79,7 +79,7 @@ class ServerResources:
         self.transfer_memory = TransferMemory()
         self.asking_origins = asyncio.Lock()  # each link makes its request in its own turn
         # Returns the committer of a new stream; None: one replica, nobody has to agree.
-        self.committer_of: Callable[[CommittedStream], Committer] | None = None
+        self.committer_of: Callable[[CommittedStream], CommandCommitter] | None = None
 
     def client_info(self, origin: Session | None, account: str) -> Mapping[str, object]:
         """Return the requesting client as advisories describe it; None: the server itself asks."""

@@ -563,7 +563,7 @@ cdef class SequenceSet:
         """
         cdef bytes owned = bytes(data)
         cdef SequenceSet made = SequenceSet.__new__(SequenceSet)
-        cdef Reader reader = Reader()
+        cdef SetReader reader = SetReader()
         cdef uint64_t page = 0, entries, pages
         reader.at = <const uint8_t*> PyBytes_AS_STRING(owned)
         reader.end = reader.at + len(owned)
@@ -624,7 +624,7 @@ cdef class Writer:
         return 0
 
 
-cdef class Reader:
+cdef class SetReader:
     """A reader of varints from bytes that may be damaged; raises DamagedEncoding."""
 
     cdef const uint8_t* at
@@ -687,7 +687,7 @@ cdef int write_bits(Writer writer, const Entry* entry, uint32_t words) except -1
         page_free(&bits)
 
 
-cdef uint64_t read_page(SequenceSet made, Reader reader, uint64_t page) except 0:
+cdef uint64_t read_page(SequenceSet made, SetReader reader, uint64_t page) except 0:
     """Read one entry at `page` into the set; return how many pages it covers."""
     cdef uint64_t kind = reader.varint(), pages
     if kind == ENCODED_FULL:
@@ -705,7 +705,7 @@ cdef uint64_t read_page(SequenceSet made, Reader reader, uint64_t page) except 0
     return 1
 
 
-cdef int read_runs(SequenceSet made, Reader reader, uint64_t page) except -1:
+cdef int read_runs(SequenceSet made, SetReader reader, uint64_t page) except -1:
     cdef uint64_t count = reader.below(PAGE_SIZE), place = 0, first
     while count:
         first = place + reader.below(PAGE_SIZE - place)
@@ -718,7 +718,7 @@ cdef int read_runs(SequenceSet made, Reader reader, uint64_t page) except -1:
     return 0
 
 
-cdef int read_bits(SequenceSet made, Reader reader, uint64_t page) except -1:
+cdef int read_bits(SequenceSet made, SetReader reader, uint64_t page) except -1:
     cdef uint64_t words = reader.below((PAGE_SIZE >> 6) + 1), word
     cdef uint32_t at, bit, past
     if <uint64_t> (reader.end - reader.at) < words * 8:

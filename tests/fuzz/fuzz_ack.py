@@ -11,7 +11,12 @@ from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.requests import nak_delay, parse_ack
 from natsd.jetstream.consumer.settings import EngineSettings
 from natsd.jetstream.stream.state import Scheduler, StreamReaders
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions, ConsumerState, Pending
+from natsd.store.consumer.consumer_state import (
+    AckPolicyCode,
+    ConsumerOptions,
+    ConsumerState,
+    Pending,
+)
 from natsd.store.consumer.consumer_state import SequencePair as Pair
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.mem_store import MemStore
@@ -50,7 +55,7 @@ STATE = ConsumerState(
 class Consumer:
     """A consumer with the state STATE, and the messages of that state."""
 
-    def __init__(self, policy: AckPolicy) -> None:
+    def __init__(self, policy: AckPolicyCode) -> None:
         reactor = Reactor(Loop(), failed)  # type: ignore[arg-type]  # the needed part of a loop
         self.scheduler = Scheduler(reactor, lambda: 2 * 10**18)
         self.sublist = SubList()
@@ -78,7 +83,7 @@ class Consumer:
         return state
 
 
-CONSUMERS = [Consumer(AckPolicy.EXPLICIT), Consumer(AckPolicy.ALL)]
+CONSUMERS = [Consumer(AckPolicyCode.EXPLICIT), Consumer(AckPolicyCode.ALL)]
 
 
 def check(data: bytes) -> None:

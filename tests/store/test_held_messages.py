@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerState, Pending, SequencePair
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerState, Pending, SequencePair
 from natsd.store.consumer.reconcile import cut_back
 from natsd.store.consumer.tracking import ConsumerTracker, scan_log
 from natsd.store.errors import DamagedEncoding, InvalidConsumerState
@@ -34,7 +34,7 @@ def floor(tracker: ConsumerTracker) -> tuple[int, int]:
 
 
 def test_the_floor_waits_for_what_is_held() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     deliver(tracker, 1)
     tracker.hold(2, 3)
     deliver(tracker, 4)
@@ -50,7 +50,7 @@ def test_the_floor_waits_for_what_is_held() -> None:
 
 
 def test_what_is_delivered_late_is_found_among_the_pending() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     tracker.hold(1, 9)
     deliver(tracker, 10, 11, 5, 3, 9, 1)
     assert sorted(tracker.state().pending) == [1, 3, 5, 9, 10, 11]
@@ -62,7 +62,7 @@ def test_what_is_delivered_late_is_found_among_the_pending() -> None:
 
 
 def test_what_is_terminated_stays_pending_until_it_is_acknowledged() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     deliver(tracker, 1, 2)
     tracker.terminate(1)
     tracker.terminate(7)  # the message is not pending
@@ -73,7 +73,7 @@ def test_what_is_terminated_stays_pending_until_it_is_acknowledged() -> None:
 
 
 def test_a_purge_lets_go_of_what_is_held() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     tracker.hold(1, 4)
     deliver(tracker, 5)
     tracker.update_starting(3)
@@ -86,7 +86,7 @@ def test_a_purge_lets_go_of_what_is_held() -> None:
 
 
 def test_nobody_who_delivers_in_order_writes_another_version() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     deliver(tracker, 1, 2, 3)
     ack(tracker, 2)
     assert tracker.encode()[0] == 1
@@ -97,7 +97,7 @@ def test_nobody_who_delivers_in_order_writes_another_version() -> None:
 
 
 def test_a_checkpoint_that_contradicts_itself_is_refused() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     tracker.hold(1, 2)
     deliver(tracker, 3)
     tracker.terminate(3)
@@ -106,10 +106,10 @@ def test_a_checkpoint_that_contradicts_itself_is_refused() -> None:
         end = at + 8 or len(encoded)
         damaged = encoded[:at] + value.to_bytes(8, "little") + encoded[end:]
         with pytest.raises(DamagedEncoding):
-            ConsumerTracker(AckPolicy.EXPLICIT).decode(damaged)
+            ConsumerTracker(AckPolicyCode.EXPLICIT).decode(damaged)
     for damaged in (encoded[:-1], encoded[:-8], encoded[:-40], encoded + bytes(8)):
         with pytest.raises(DamagedEncoding):
-            ConsumerTracker(AckPolicy.EXPLICIT).decode(damaged)
+            ConsumerTracker(AckPolicyCode.EXPLICIT).decode(damaged)
 
 
 def test_a_state_that_contradicts_itself_is_refused() -> None:
@@ -126,7 +126,7 @@ def test_a_state_that_contradicts_itself_is_refused() -> None:
 
 
 def test_what_is_held_is_cut_back_with_its_stream() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     deliver(tracker, 1)
     tracker.hold(2, 4)
     tracker.hold(6, 8)
@@ -224,7 +224,7 @@ def as_sets(tracker: ConsumerTracker) -> Model:
 def test_state_log_and_checkpoint_are_those_of_the_model(
     program: list[tuple[str, int]], cut: int
 ) -> None:
-    tracker, model = ConsumerTracker(AckPolicy.EXPLICIT), Model()
+    tracker, model = ConsumerTracker(AckPolicyCode.EXPLICIT), Model()
     tracker.start_logging(0)
     for what, which in program:
         step(what, which, tracker, model)
@@ -232,13 +232,19 @@ def test_state_log_and_checkpoint_are_those_of_the_model(
         assert floor(tracker) == model.floor()
     state = tracker.state()
     state.validate()
-    decoded, replaced = ConsumerTracker(AckPolicy.EXPLICIT), ConsumerTracker(AckPolicy.EXPLICIT)
+    decoded, replaced = (
+        ConsumerTracker(AckPolicyCode.EXPLICIT),
+        ConsumerTracker(AckPolicyCode.EXPLICIT),
+    )
     decoded.decode(tracker.encode())
     replaced.replace(state)
     total = tracker.change_count
     batch = tracker.changes.seal(SEED, 64, total) if total else b""
     entries = scan_log(bytes(64) + batch, SEED, 0).entries
-    replayed, prefix = ConsumerTracker(AckPolicy.EXPLICIT), ConsumerTracker(AckPolicy.EXPLICIT)
+    replayed, prefix = (
+        ConsumerTracker(AckPolicyCode.EXPLICIT),
+        ConsumerTracker(AckPolicyCode.EXPLICIT),
+    )
     replayed.replay(entries)
     for other in (decoded, replaced, replayed):
         assert as_sets(other) == model

@@ -18,7 +18,7 @@ import pytest
 
 from natsd.store.codec.records import OVERHEAD_BYTES, StoredMessage
 from natsd.store.commit.volume import Volume
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerOptions
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.disk.disk import is_transient
 from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
@@ -243,7 +243,7 @@ async def test_calls_of_a_start(kind: str, number: int) -> None:
 
 
 CONSUMER = Path("/store/consumer")
-OPTIONS = ConsumerOptions(ack_policy=AckPolicy.EXPLICIT)
+OPTIONS = ConsumerOptions(ack_policy=AckPolicyCode.EXPLICIT)
 
 
 async def open_volume(disk: FaultyDisk) -> Volume:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from natsd.store.commit.volume import Volume
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerOptions
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.disk.holes import HOLES_MAX, PAGE_BYTES, read_all
 from natsd.store.errors import MessageDamaged, MessageNotFound, StoreUnavailable
@@ -219,7 +219,7 @@ def test_what_is_read_around_a_hole() -> None:
 
 
 CONSUMER = Path("/store/consumer")
-CONSUMER_OPTIONS = ConsumerOptions(ack_policy=AckPolicy.EXPLICIT)
+CONSUMER_OPTIONS = ConsumerOptions(ack_policy=AckPolicyCode.EXPLICIT)
 
 
 async def open_consumer(disk: FaultyDisk, create: bool = False) -> tuple[Volume, ConsumerStore]:

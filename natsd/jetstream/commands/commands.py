@@ -48,7 +48,7 @@ class Publish(Struct, frozen=True):
     removed: Runs = ()
 
 
-class AtomicBatch(Struct, frozen=True):
+class PublishBatch(Struct, frozen=True):
     """Commands of which a replica stores all or none: the messages of an atomic batch."""
 
     commands: tuple["Command", ...]
@@ -67,7 +67,7 @@ class Delete(Struct, frozen=True):
     is_erased: bool
 
 
-class Purge(Struct, frozen=True):
+class PurgeMessages(Struct, frozen=True):
     """Remove messages that a purge matched: those of one slice of its work."""
 
     removed: Runs
@@ -79,7 +79,7 @@ class PurgeAll(Struct, frozen=True):
     next_sequence: int
 
 
-class Expire(Struct, frozen=True):
+class ExpireMessages(Struct, frozen=True):
     """Remove messages that are past `max_age` or their own lifetime."""
 
     removed: Runs
@@ -103,7 +103,7 @@ class RemoveDelayed(Struct, frozen=True):
     removed: Runs
 
 
-class UpdateStream(Struct, frozen=True):
+class ReconfigureStream(Struct, frozen=True):
     """Give the stream a complete new configuration, as JSON."""
 
     config: bytes
@@ -219,18 +219,18 @@ class ForgetDeliveries(Struct, frozen=True):
     stream_sequence: int
 
 
-Removal: TypeAlias = Purge | Expire | EnforceLimits | Release
+Removal: TypeAlias = PurgeMessages | ExpireMessages | EnforceLimits | Release
 """A command that only removes messages of the stream."""
 
 StreamCommand: TypeAlias = (
     Publish
-    | AtomicBatch
+    | PublishBatch
     | Skip
     | Delete
     | PurgeAll
     | Removal
     | RemoveDelayed
-    | UpdateStream
+    | ReconfigureStream
     | Restore
 )
 

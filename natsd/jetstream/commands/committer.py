@@ -30,7 +30,7 @@ class CommittedStream(Protocol):
         """Show what is durable and committed: commands up to `index` are committed."""
 
 
-class Committer(Protocol):
+class CommandCommitter(Protocol):
     """The committer of one stream's commands."""
 
     def propose(self, command: Command) -> None:

@@ -47,7 +47,7 @@ from natsd.store.codec.records cimport RecordView
 from natsd.store.log.message_log cimport DONE, GONE, NEEDS_BLOCK, Outcome
 
 from natsd.core.steps import at_once
-from natsd.store.consumer.consumer_state import AckPolicy, SequencePair
+from natsd.store.consumer.consumer_state import AckPolicyCode, SequencePair
 from natsd.store.block.cold_block import ColdBlock
 from natsd.store.errors import StoreError
 
@@ -134,7 +134,7 @@ cdef class ConsumerEngine(Reader):
         assert <int> settings.ack_policy == self.tracker.ack_policy
         self.settings = settings
         self.max_ack_pending = max(settings.max_ack_pending, 0)
-        if settings.ack_policy is AckPolicy.NONE:
+        if settings.ack_policy is AckPolicyCode.NONE:
             self.max_ack_pending = 0
         self.tracker.max_deliver = max(settings.max_deliver, 0)
         self.acks.sample_percent = settings.sample_percent
@@ -143,7 +143,7 @@ cdef class ConsumerEngine(Reader):
         self.push.configure(settings.stream, self.name, settings, self.readers.scheduler.now())
         self.redelivery.configure(
             # the answer to flow control may come at any time
-            max(settings.ack_wait_ns, NOT_DUE * (settings.ack_policy is AckPolicy.FLOW_CONTROL)),
+            NOT_DUE if settings.ack_policy is AckPolicyCode.FLOW_CONTROL else settings.ack_wait_ns,
             tuple(settings.backoff_ns),
         )
 

@@ -20,16 +20,16 @@ from natsd.store.consumer.consumer_state import ConsumerOptions
 FOREVER_NS: Final = 2**63 - 1
 
 _ACK_POLICIES = {
-    AckPolicy.NONE: consumer_state.AckPolicy.NONE,
-    AckPolicy.ALL: consumer_state.AckPolicy.ALL,
-    AckPolicy.EXPLICIT: consumer_state.AckPolicy.EXPLICIT,
-    AckPolicy.FLOW_CONTROL: consumer_state.AckPolicy.FLOW_CONTROL,
+    AckPolicy.NONE: consumer_state.AckPolicyCode.NONE,
+    AckPolicy.ALL: consumer_state.AckPolicyCode.ALL,
+    AckPolicy.EXPLICIT: consumer_state.AckPolicyCode.EXPLICIT,
+    AckPolicy.FLOW_CONTROL: consumer_state.AckPolicyCode.FLOW_CONTROL,
 }
 _PRIORITY_POLICIES = {
-    PriorityPolicy.NONE: settings.PriorityPolicy.NONE,
-    PriorityPolicy.OVERFLOW: settings.PriorityPolicy.OVERFLOW,
-    PriorityPolicy.PINNED_CLIENT: settings.PriorityPolicy.PINNED_CLIENT,
-    PriorityPolicy.PRIORITIZED: settings.PriorityPolicy.PRIORITIZED,
+    PriorityPolicy.NONE: settings.PriorityPolicyCode.NONE,
+    PriorityPolicy.OVERFLOW: settings.PriorityPolicyCode.OVERFLOW,
+    PriorityPolicy.PINNED_CLIENT: settings.PriorityPolicyCode.PINNED_CLIENT,
+    PriorityPolicy.PRIORITIZED: settings.PriorityPolicyCode.PRIORITIZED,
 }
 
 

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 from natsd.core.network cimport AccountPublisher
 
 
-cdef enum Policy:               # the values of settings.PriorityPolicy
+cdef enum Policy:               # the values of settings.PriorityPolicyCode
     NO_POLICY = 0
     OVERFLOW = 1
     PINNED_CLIENT = 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
-from natsd.store.consumer.consumer_state import AckPolicy
+from natsd.store.consumer.consumer_state import AckPolicyCode
 
 ACK_WAIT_NS: Final = 30_000_000_000
 MAX_ACK_PENDING: Final = 1000
@@ -17,7 +17,7 @@ KEY_LOOK_AHEAD: Final = 131_072
 RATE_BURST_BYTES: Final = 1 << 20
 
 
-class PriorityPolicy(IntEnum):
+class PriorityPolicyCode(IntEnum):
     """The ways to choose among pull requests; see priority_groups.pyx."""
 
     NONE = 0
@@ -36,7 +36,7 @@ class EngineSettings:
     """
 
     stream: str
-    ack_policy: AckPolicy = AckPolicy.EXPLICIT
+    ack_policy: AckPolicyCode = AckPolicyCode.EXPLICIT
     ack_wait_ns: int = ACK_WAIT_NS
     backoff_ns: tuple[int, ...] = ()
     max_deliver: int = 0
@@ -55,7 +55,7 @@ class EngineSettings:
     max_request_batch: int = 0
     max_request_expires_ns: int = 0
     max_request_bytes: int = 0
-    priority_policy: PriorityPolicy = PriorityPolicy.NONE
+    priority_policy: PriorityPolicyCode = PriorityPolicyCode.NONE
     priority_groups: tuple[str, ...] = ()
     priority_timeout_ns: int = 0
 

@@ -16,7 +16,7 @@ from natsd.jetstream.models.account import AccountInfo
 from natsd.jetstream.models.base import DurationNs, Embedded, Model, Omitempty, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerInfo
 from natsd.jetstream.models.response import Paged, Response
-from natsd.jetstream.models.stream import StoredMessage, StreamConfig, StreamInfo, StreamState
+from natsd.jetstream.models.stream import ReturnedMessage, StreamConfig, StreamInfo, StreamState
 
 TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
 
@@ -98,7 +98,7 @@ class StreamMsgGetResponse(Response):
     """Answer to `STREAM.MSG.GET`."""
 
     type: str = TYPE_PREFIX + "stream_msg_get_response"
-    message: Omitempty[StoredMessage | None] = None
+    message: Omitempty[ReturnedMessage | None] = None
 
 
 class StreamMsgDeleteResponse(SuccessResponse):

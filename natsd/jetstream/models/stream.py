@@ -264,7 +264,7 @@ class StreamInfo(Model):
     ts: TimeNs = 0
 
 
-class StoredMessage(Model):
+class ReturnedMessage(Model):
     """A message as `STREAM.MSG.GET` answers it; `hdrs` is the whole header block."""
 
     subject: str

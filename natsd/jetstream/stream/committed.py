@@ -10,15 +10,15 @@ from functools import singledispatchmethod
 from typing import TypeAlias
 
 from natsd.jetstream.commands.commands import (
-    AtomicBatch,
     Command,
     CreateConsumer,
     DeleteConsumer,
     PauseConsumer,
+    PublishBatch,
+    ReconfigureStream,
     ResetConsumer,
     StreamCommand,
     UpdateConsumer,
-    UpdateStream,
 )
 from natsd.jetstream.commands.tracker_entries import TrackerCommand, apply_to_tracker
 from natsd.jetstream.consumer.changes import with_required_level
@@ -71,12 +71,12 @@ class CommittedState:
             assert isinstance(command, StreamCommand)
 
     @take.register
-    def _(self, command: AtomicBatch) -> None:
+    def _(self, command: PublishBatch) -> None:
         for each in command.commands:
             self.take(each)
 
     @take.register
-    def _(self, command: UpdateStream) -> None:
+    def _(self, command: ReconfigureStream) -> None:
         self.config = decode(StreamConfig, command.config)
 
     @take.register

@@ -17,22 +17,23 @@ from typing import TYPE_CHECKING
 from natsd.core.steps import Breaks, Steps, run_cooperatively
 from natsd.jetstream.commands.commands import (
     Acknowledge,
-    AtomicBatch,
     Command,
     CreateConsumer,
     Delete,
     DeleteConsumer,
     Deliver,
     EnforceLimits,
-    Expire,
+    ExpireMessages,
     ForgetDeliveries,
     Hold,
     LetGo,
     PassOver,
     PauseConsumer,
     Publish,
-    Purge,
+    PublishBatch,
     PurgeAll,
+    PurgeMessages,
+    ReconfigureStream,
     Release,
     RemoveDelayed,
     ResetConsumer,
@@ -41,7 +42,6 @@ from natsd.jetstream.commands.commands import (
     Skip,
     Terminate,
     UpdateConsumer,
-    UpdateStream,
 )
 from natsd.jetstream.commands.tracker_entries import TrackerCommand, apply_to_tracker
 from natsd.jetstream.consumer import lifecycle
@@ -106,7 +106,7 @@ class Follower:
         await self._remove(command.removed)
 
     @_apply.register
-    async def _(self, command: AtomicBatch) -> None:
+    async def _(self, command: PublishBatch) -> None:
         together: list[Command] = []
         for each in command.commands:
             if isinstance(each, PurgeAll):  # what came before it is gone
@@ -137,11 +137,11 @@ class Follower:
     async def _(self, command: Skip) -> None:
         self.stream.ingest.skip(command.last - self.stream.readers.log.last_sequence)
 
-    @_apply.register(Purge)
-    @_apply.register(Expire)
+    @_apply.register(PurgeMessages)
+    @_apply.register(ExpireMessages)
     @_apply.register(EnforceLimits)
     @_apply.register(Release)
-    async def _(self, command: Purge | Expire | EnforceLimits | Release) -> None:
+    async def _(self, command: PurgeMessages | ExpireMessages | EnforceLimits | Release) -> None:
         await self._remove(command.removed)
 
     @_apply.register
@@ -160,7 +160,7 @@ class Follower:
         await self.stream.scheduled.delays.drop(command.removed)
 
     @_apply.register
-    async def _(self, command: UpdateStream) -> None:
+    async def _(self, command: ReconfigureStream) -> None:
         await self.stream.follow_config(decode(StreamConfig, command.config))
         self.forget_limits()
 

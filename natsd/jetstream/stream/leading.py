@@ -17,8 +17,8 @@ Source: nats-server's `stream.setLeader` and `consumer.setLeader`.
 from typing import TYPE_CHECKING
 
 from natsd.core.steps import Breaks
-from natsd.jetstream.commands.commands import AtomicBatch, StreamCommand, UpdateStream
-from natsd.jetstream.commands.committer import Committer, NotCommitted
+from natsd.jetstream.commands.commands import PublishBatch, ReconfigureStream, StreamCommand
+from natsd.jetstream.commands.committer import CommandCommitter, NotCommitted
 from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.stream.follower import Follower
 from natsd.jetstream.stream.limits import store_limits
@@ -41,7 +41,9 @@ async def step_down(stream: "Stream") -> Follower:
     finally:
         stream.readers.stored_again = 0
     left = stream.readers.log.durable_index
-    kept = [each for each in proposer.commands_behind(left) if not isinstance(each, UpdateStream)]
+    kept = [
+        each for each in proposer.commands_behind(left) if not isinstance(each, ReconfigureStream)
+    ]
     end_proposing(stream)
     await _undo_consumers(stream, committed)
     follower = Follower(stream)
@@ -52,7 +54,7 @@ async def step_down(stream: "Stream") -> Follower:
     return follower
 
 
-async def lead(follower: Follower, committer: Committer) -> "Stream":
+async def lead(follower: Follower, committer: CommandCommitter) -> "Stream":
     """Go on as the leader, after the last command that was applied. Raises StoreError."""
     stream, index = follower.stream, follower.applied
     await stream.store.synced()
@@ -84,6 +86,6 @@ async def _undo_consumers(stream: "Stream", committed: "CommittedState") -> None
 
 def _changes_of_messages(command: StreamCommand) -> StreamCommand:
     """Return the command without the changes of consumers that a batch contains."""
-    if isinstance(command, AtomicBatch):
-        return AtomicBatch(tuple(e for e in command.commands if isinstance(e, StreamCommand)))
+    if isinstance(command, PublishBatch):
+        return PublishBatch(tuple(e for e in command.commands if isinstance(e, StreamCommand)))
     return command

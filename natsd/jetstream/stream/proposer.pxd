@@ -7,7 +7,7 @@ from natsd.store.sequence_set cimport SequenceSet
 
 
 cdef class Proposer:
-    cdef object committer       # Committer
+    cdef object committer       # CommandCommitter
     cdef MessageLog log
     cdef object on_committed            # callback(command)
     cdef readonly uint64_t proposed     # index of the last proposed command

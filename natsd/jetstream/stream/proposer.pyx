@@ -1,8 +1,8 @@
 """Proposer: the changes of one stream and its consumers, as commands in the order of the changes.
 
     publish ─▶ begin_publish ─▶ applied ─▶ what it removed ─▶ Publish ────────────┐
-    any removal ─▶ note_removed … the end of the slice ─▶ Purge, Expire, Release ─┼─▶ the committer
-    a consumer's change ─▶ propose_entry … behind the removal that caused it ──────┤
+    any removal ─▶ note_removed … the end of the slice ─▶ PurgeMessages, … ───────┼─▶ the committer
+    a consumer's change ─▶ propose_entry … behind the removal that caused it ─────┤
     every other change ─▶ propose ────────────────────────────────────────────────┘
 
 Promise
@@ -27,12 +27,12 @@ from libc.stdint cimport uint64_t
 from natsd.store.log.message_log cimport MessageLog
 from natsd.store.sequence_set cimport SequenceSet
 
-from natsd.jetstream.commands.commands import AtomicBatch, PurgeAll, Release, StreamCommand
+from natsd.jetstream.commands.commands import PublishBatch, PurgeAll, Release, StreamCommand
 
 
 cdef class Proposer:
     def __init__(self, committer not None, MessageLog log not None, uint64_t index, on_committed):
-        """Propose to `committer`, a Committer, after the command with that index; 0: none.
+        """Propose to `committer`, a CommandCommitter, after the command with that index; 0: none.
 
         `on_committed` is called with each command once it is committed.
         """
@@ -127,7 +127,7 @@ cdef class Proposer:
         self.batch = None
         self.look_for_unproposed()
         if batch:
-            self.hand_on(AtomicBatch(tuple(batch)))
+            self.hand_on(PublishBatch(tuple(batch)))
         return 0
 
     cdef int hand_on(self, command) except -1:

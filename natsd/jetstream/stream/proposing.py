@@ -18,11 +18,11 @@ from natsd.jetstream.commands.commands import (
     Command,
     Delete,
     EnforceLimits,
-    Expire,
-    Purge,
+    ExpireMessages,
+    PurgeMessages,
     Runs,
 )
-from natsd.jetstream.commands.committer import Committer
+from natsd.jetstream.commands.committer import CommandCommitter
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.stream.committed import CommittedState
 from natsd.jetstream.stream.state import Proposer, StreamReaders
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 COMMANDS: Final[dict[RemovalCause, Callable[[Runs], Command]]] = {
     RemovalCause.DELETED: partial(Delete, is_erased=False),
     RemovalCause.ERASED: partial(Delete, is_erased=True),
-    RemovalCause.PURGED: Purge,
-    RemovalCause.EXPIRED: Expire,
+    RemovalCause.PURGED: PurgeMessages,
+    RemovalCause.EXPIRED: ExpireMessages,
     RemovalCause.OVER_LIMIT: EnforceLimits,
 }
 
@@ -55,7 +55,7 @@ class ProposingStream(Protocol):
         """The consumers, by name."""
 
 
-def begin_proposing(stream: ProposingStream, committer: Committer, index: int = 0) -> None:
+def begin_proposing(stream: ProposingStream, committer: CommandCommitter, index: int = 0) -> None:
     """Propose every change of the stream from now on; all earlier changes are committed.
 
     `index` is that of the last command before. Nothing is shown that is not committed.

@@ -6,7 +6,7 @@ from natsd.core.network import AccountPublisher, Reactor
 from natsd.core.routing import Sink
 from natsd.core.steps import Steps
 from natsd.jetstream.commands.commands import Command, Runs, StreamCommand
-from natsd.jetstream.commands.committer import Committer
+from natsd.jetstream.commands.committer import CommandCommitter
 from natsd.store.block.blocks import MsgBlock
 from natsd.store.errors import StoreError
 from natsd.store.log.message_log import MessageLog
@@ -63,7 +63,7 @@ class Proposer:
     committed: int
     def __init__(
         self,
-        committer: Committer,
+        committer: CommandCommitter,
         log: MessageLog,
         index: int,
         on_committed: Callable[[Command], None],

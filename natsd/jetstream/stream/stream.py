@@ -25,7 +25,7 @@ from natsd.core.steps import Breaks, Steps, is_each, run_cooperatively
 from natsd.jetstream.account_resources import AccountResources
 from natsd.jetstream.advisories import server_out_of_storage
 from natsd.jetstream.asset_file import write_asset
-from natsd.jetstream.commands.commands import Command, UpdateStream
+from natsd.jetstream.commands.commands import Command, ReconfigureStream
 from natsd.jetstream.commands.committer import NotCommitted
 from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.consumer.config import filters_of
@@ -39,8 +39,8 @@ from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.requests import StreamMsgGetRequest
 from natsd.jetstream.models.stream import (
     Retention,
+    ReturnedMessage,
     Storage,
-    StoredMessage,
     StreamConfig,
     StreamInfo,
 )
@@ -461,7 +461,7 @@ class Stream:
         await self.open_scheduled(config)
         await self._write_config(config)
         before = self._take_config(config, settings)
-        self.propose(UpdateStream(encode(config)))
+        self.propose(ReconfigureStream(encode(config)))
         if self.scheduled is not None and not before.allow_msg_schedules:
             self.scheduled.begin()
         take_batches(self)
@@ -575,7 +575,7 @@ class Stream:
             if behind and self.consumers.get(consumer.name) is consumer:
                 consumer.store.update_starting(behind)
 
-    async def get_message(self, request: StreamMsgGetRequest) -> StoredMessage:
+    async def get_message(self, request: StreamMsgGetRequest) -> ReturnedMessage:
         """Return the requested message. Raises ApiError 10003, 10037."""
         if not names_one_message(request):
             raise api_error(ErrorId.JSBadRequestErr)
@@ -583,7 +583,7 @@ class Stream:
             found = await find_message(self.readers, request)
         except (MessageNotFound, StoreEOF, InvalidSubject):
             raise api_error(ErrorId.JSNoMessageFoundErr) from None
-        return StoredMessage(
+        return ReturnedMessage(
             subject=found.subject,
             seq=found.sequence,
             hdrs=b"" if request.no_hdr else found.headers or b"",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from natsd.store.errors import InvalidConsumerState
 
 
-class AckPolicy(enum.IntEnum):
+class AckPolicyCode(enum.IntEnum):
     """Ack policies; the numbers are written to files. FLOW_CONTROL acknowledges as ALL does."""
 
     NONE = 0
@@ -29,7 +29,7 @@ class AckPolicy(enum.IntEnum):
 class ConsumerOptions:
     """The parts of a consumer's configuration that decide how its state changes."""
 
-    ack_policy: AckPolicy = AckPolicy.EXPLICIT
+    ack_policy: AckPolicyCode = AckPolicyCode.EXPLICIT
     max_deliver: int = 0  # deliveries of a message at most; 0: no limit
 
 

@@ -36,7 +36,7 @@ from libc.string cimport memmove
 from natsd.store.codec.records cimport read_u64, write_u64
 from natsd.store.sequence_set cimport SequenceSet
 
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerState, Pending, SequencePair
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerState, Pending, SequencePair
 from natsd.store.errors import DamagedEncoding, MessageNotFound, NoAckPolicy, OldUpdate
 
 cdef enum:
@@ -59,8 +59,8 @@ ENTRY_KINDS = {
     "HELD": HELD, "LET_GO": LET_GO, "TERMINATED": TERMINATED,
 }
 
-assert POLICY_NONE == AckPolicy.NONE and POLICY_EXPLICIT == AckPolicy.EXPLICIT
-assert POLICY_MAX == max(AckPolicy)
+assert POLICY_NONE == AckPolicyCode.NONE and POLICY_EXPLICIT == AckPolicyCode.EXPLICIT
+assert POLICY_MAX == max(AckPolicyCode)
 
 
 cdef class ConsumerTracker:
@@ -86,7 +86,7 @@ cdef class ConsumerTracker:
 
         `consumer` counts all deliveries, `stream` is the message's sequence. At or below the floor
         the call is ignored, as happens when a replicated log is replayed. Raises `NoAckPolicy` for
-        a second delivery under `AckPolicy.NONE`.
+        a second delivery under `AckPolicyCode.NONE`.
         """
         if count != 1 and self.ack_policy == POLICY_NONE:
             raise NoAckPolicy
@@ -97,10 +97,10 @@ cdef class ConsumerTracker:
         self.deliver(consumer, stream, count, time_ns, drop)
 
     cpdef update_acks(self, uint64_t consumer, uint64_t stream):
-        """Note that a message was acknowledged or terminated; with `AckPolicy.ALL`, all before too.
+        """Note that a message was acknowledged or terminated.
 
-        At or below the floor the call is ignored. Raises `NoAckPolicy`, or `MessageNotFound` if the
-        message is not pending.
+        With `AckPolicyCode.ALL`, all messages before it are too. At or below the floor the call is
+        ignored. Raises `NoAckPolicy`, or `MessageNotFound` if the message is not pending.
         """
         if self.ack_policy == POLICY_NONE:
             raise NoAckPolicy

@@ -31,7 +31,7 @@ from natsd.store.consumer.consumer_files import (
     LOG_SUFFIX,
     recover,
 )
-from natsd.store.consumer.consumer_state import AckPolicy
+from natsd.store.consumer.consumer_state import AckPolicyCode
 from natsd.store.consumer.tracking import ConsumerTracker
 from natsd.store.crypto.keys import DataKey, OperatorKeys, Random, open_data_key
 from natsd.store.disk.disk import Disk, is_removed
@@ -240,7 +240,7 @@ def check_consumer(disk: Disk, root: Path, directory: Path, random: Random, repo
     `disk` is written to, so pass an OverlayDisk.
     """
     report.consumers += 1
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)  # the checkpoint names the real policy
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)  # the checkpoint names the real policy
     try:
         place = context_of(root, directory)
         log, found = recover(disk, directory, tracker, random, place=place)

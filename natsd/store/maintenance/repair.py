@@ -29,7 +29,7 @@ from natsd.store.consumer.consumer_files import (
     LOG_SUFFIX,
     recover,
 )
-from natsd.store.consumer.consumer_state import AckPolicy
+from natsd.store.consumer.consumer_state import AckPolicyCode
 from natsd.store.consumer.tracking import ConsumerTracker
 from natsd.store.crypto.keys import KEY_FILE, OperatorKeys, Random, open_data_key
 from natsd.store.disk.disk import Disk, make_directories
@@ -242,7 +242,7 @@ class _Repair:
 
     def _consumer(self, directory: Path) -> None:
         """Set damaged bytes aside, then let the consumer's own recovery write its files anew."""
-        dry, place = ConsumerTracker(AckPolicy.EXPLICIT), check.context_of(self.root, directory)
+        dry, place = ConsumerTracker(AckPolicyCode.EXPLICIT), check.context_of(self.root, directory)
         try:
             _, found = recover(OverlayDisk(self.disk), directory, dry, self.random, place=place)
         except ConsumerStateDamaged as error:
@@ -256,7 +256,7 @@ class _Repair:
                 piece = read_file(self.disk, damage.path)[damage.offset :][: damage.length]
             aside = self._set_aside(damage.path, damage.offset, piece)
             self._note(directory, f"{damage}; kept as {aside}")
-        tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+        tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
         log, found = recover(self.disk, directory, tracker, self.random, place=place)
         log.file.close()
         path = directory / CHECKPOINT_FILE

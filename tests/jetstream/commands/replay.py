@@ -1,6 +1,6 @@
 """A recorder of a stream's commands, and a follower to which they are applied.
 
-recorder = Recorder(stream)                       # a Committer
+recorder = Recorder(stream)                       # a CommandCommitter
 …
 commands = await check_replay(recorder, tmp_path)  # compares the follower's state
 """

@@ -44,9 +44,9 @@ def commands_of(kind: type[Command]) -> st.SearchStrategy[Any]:
     return st.builds(kind, **{name: values(name) for name in kind.__struct_fields__})
 
 
-SIMPLE = [kind for kind in KINDS.values() if kind is not c.AtomicBatch]
+SIMPLE = [kind for kind in KINDS.values() if kind is not c.PublishBatch]
 simple = st.sampled_from(SIMPLE).flatmap(commands_of)
-batches = st.lists(simple, max_size=4).map(lambda inner: c.AtomicBatch(tuple(inner)))
+batches = st.lists(simple, max_size=4).map(lambda inner: c.PublishBatch(tuple(inner)))
 
 
 @given(simple | batches)

@@ -120,12 +120,12 @@ async def test_publishes_and_removals(recorded: Recorded, tmp_path: Path, storag
     commands = await check_replay(recorded.recorders["S"], tmp_path / "one")
     assert kinds(commands) >= {
         c.Publish,
-        c.AtomicBatch,
+        c.PublishBatch,
         c.Delete,
-        c.Purge,
-        c.Expire,
+        c.PurgeMessages,
+        c.ExpireMessages,
         c.EnforceLimits,
-        c.UpdateStream,
+        c.ReconfigureStream,
     }
     await recorded.publish("a.9", b"all", Nats_Rollup="all")
     await api.ok("STREAM.PURGE.S", {"seq": 1000})
@@ -253,7 +253,7 @@ async def test_a_large_batch_in_slices(recorded: Recorded, tmp_path: Path) -> No
     await recorded.publish("a.1", b"after")
     await purge
     commands = await check_replay(recorded.recorders["S"], tmp_path / "one")
-    assert c.AtomicBatch in kinds(commands)
+    assert c.PublishBatch in kinds(commands)
 
 
 @pytest.mark.parametrize("storage", ["file", "memory"])

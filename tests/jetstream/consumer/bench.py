@@ -11,7 +11,7 @@ from natsd.core.routing import SubList, Subscription
 from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
 from natsd.jetstream.stream.state import Scheduler, StreamReaders
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerOptions
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.mem_store import MemStore
@@ -104,7 +104,7 @@ class Bench:
         """Return a started engine that is subscribed to its subjects."""
         settings = settings or EngineSettings(stream="S")
         if store is None:
-            options = ConsumerOptions(AckPolicy(settings.ack_policy), settings.max_deliver)
+            options = ConsumerOptions(AckPolicyCode(settings.ack_policy), settings.max_deliver)
             store = MemoryConsumerStore(options)
             store.set_starting_sequence(start - 1)
         engine = ConsumerEngine(self.readers, name, settings, store, self.events)

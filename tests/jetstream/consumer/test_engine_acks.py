@@ -11,7 +11,7 @@ import pytest
 from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
 from natsd.store.commit.volume import Volume
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerOptions
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.disk.real_disk import RealDisk
@@ -142,7 +142,7 @@ async def test_next(bench: Bench) -> None:
 
 
 async def test_acknowledge_all(bench: Bench) -> None:
-    engine = bench.engine(explicit(ack_policy=AckPolicy.ALL))
+    engine = bench.engine(explicit(ack_policy=AckPolicyCode.ALL))
     bench.listen("inbox")
     got = await fetch(bench, 5, *"abcde")
     bench.ack(got[2])
@@ -157,7 +157,7 @@ async def test_acknowledge_all(bench: Bench) -> None:
 
 
 async def test_no_acknowledgement(bench: Bench) -> None:
-    engine = bench.engine(explicit(ack_policy=AckPolicy.NONE))
+    engine = bench.engine(explicit(ack_policy=AckPolicyCode.NONE))
     bench.listen("inbox")
     got = await fetch(bench, 2, "a", "b")
     assert (engine.num_ack_pending, floor(engine)) == (0, (2, 2))
@@ -367,7 +367,7 @@ async def test_a_restart_keeps_deadlines(bench: Bench) -> None:
 
 
 def engine_store(engine: ConsumerEngine) -> MemoryConsumerStore:
-    store = MemoryConsumerStore(ConsumerOptions(AckPolicy.EXPLICIT))
+    store = MemoryConsumerStore(ConsumerOptions(AckPolicyCode.EXPLICIT))
     store.force_update(engine.tracker.state())
     return store
 
@@ -377,7 +377,7 @@ async def test_a_double_ack_waits_for_the_disk(
 ) -> None:
     """A double ack is committed at once; a plain ack with others, or after 100 ms."""
     volume = Volume.open(RealDisk(), tmp_path, os.urandom, loop=asyncio.get_running_loop())
-    options = ConsumerOptions(AckPolicy.EXPLICIT)
+    options = ConsumerOptions(AckPolicyCode.EXPLICIT)
     directory = tmp_path / "C"
     store = await ConsumerStore.create(volume, directory, options, os.urandom)
     engine = bench.engine(explicit(), store=store)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from natsd.core.routing import matches
 from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerOptions
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.store import Limits
 from tests.jetstream.clock import SECOND_NS
@@ -148,7 +148,7 @@ class Both:
 
     def __init__(self, consumer: EngineSettings, per_subject: int) -> None:
         self.bench = Bench(Limits(max_msgs_per_subject=per_subject or -1))
-        options = ConsumerOptions(AckPolicy.EXPLICIT, consumer.max_deliver)
+        options = ConsumerOptions(AckPolicyCode.EXPLICIT, consumer.max_deliver)
         self.store = MemoryConsumerStore(options)
         self.model = Model(consumer, per_subject, now_ns=self.bench.clock.now_ns)
         self.settings = consumer

@@ -6,7 +6,7 @@ import pytest
 
 from natsd.jetstream.consumer.delivery import CONSUMER_DELETED, SERVER_SHUTDOWN
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.store.consumer.consumer_state import AckPolicy
+from natsd.store.consumer.consumer_state import AckPolicyCode
 from natsd.store.store import Limits
 from tests.jetstream.clock import SECOND_NS, START_NS
 from tests.jetstream.consumer.bench import Bench
@@ -328,7 +328,7 @@ async def test_new_filters(bench: Bench) -> None:
     engine.configure(EngineSettings(stream="S"))
     assert engine.num_pending == 1
     with pytest.raises(ValueError, match="never change"):
-        engine.configure(EngineSettings(stream="S", ack_policy=AckPolicy.NONE))
+        engine.configure(EngineSettings(stream="S", ack_policy=AckPolicyCode.NONE))
 
 
 @pytest.mark.parametrize("filters", [(), ("k.*",)])
@@ -396,7 +396,7 @@ async def test_pause(bench: Bench) -> None:
 
 async def test_replay_as_it_was_published(bench: Bench) -> None:
     engine = bench.engine(
-        EngineSettings(stream="S", replay_original=True, ack_policy=AckPolicy.NONE), begin=False
+        EngineSettings(stream="S", replay_original=True, ack_policy=AckPolicyCode.NONE), begin=False
     )
     bench.listen("inbox")
     bench.append("a")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.store.consumer.consumer_state import AckPolicy
+from natsd.store.consumer.consumer_state import AckPolicyCode
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.consumer.bench import Bench
 
@@ -11,7 +11,12 @@ MIB = 1 << 20
 
 
 def push(**more: object) -> EngineSettings:
-    settings = {"stream": "S", "deliver_subject": "deliver", "ack_policy": AckPolicy.NONE, **more}
+    settings = {
+        "stream": "S",
+        "deliver_subject": "deliver",
+        "ack_policy": AckPolicyCode.NONE,
+        **more,
+    }
     return EngineSettings(**settings)  # type: ignore[arg-type]  # any fields
 
 
@@ -100,7 +105,7 @@ async def test_acknowledged_by_flow_control(bench: Bench) -> None:
     """With ack policy `flow_control` the sequences in the answer's headers are acknowledged."""
     engine = bench.engine(
         push(
-            ack_policy=AckPolicy.FLOW_CONTROL,
+            ack_policy=AckPolicyCode.FLOW_CONTROL,
             flow_control=True,
             idle_heartbeat_ns=SECOND_NS,
             max_ack_pending=3,

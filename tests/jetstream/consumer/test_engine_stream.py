@@ -15,7 +15,7 @@ from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
 from natsd.jetstream.stream.state import StreamReaders
 from natsd.store.commit.volume import Volume
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerOptions
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.disk.real_disk import RealDisk
 from natsd.store.file_store import FileOptions, FileStore
@@ -31,13 +31,13 @@ def left(bench: Bench) -> list[int]:
 @pytest.mark.parametrize(
     ("policy", "acked", "remaining"),
     [
-        (AckPolicy.EXPLICIT, 1, [1, 3, 4]),
-        (AckPolicy.ALL, 1, [3, 4]),
-        (AckPolicy.NONE, None, [4]),
+        (AckPolicyCode.EXPLICIT, 1, [1, 3, 4]),
+        (AckPolicyCode.ALL, 1, [3, 4]),
+        (AckPolicyCode.NONE, None, [4]),
     ],
 )
 async def test_a_work_queue(
-    bench: Bench, policy: AckPolicy, acked: int | None, remaining: list[int]
+    bench: Bench, policy: AckPolicyCode, acked: int | None, remaining: list[int]
 ) -> None:
     """An acked message is removed before the ack is answered; without acks delivery removes it."""
     bench.readers.set_retention("workqueue")

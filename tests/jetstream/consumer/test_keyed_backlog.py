@@ -11,7 +11,7 @@ import pytest
 from natsd.jetstream.consumer.delivery import ConsumerEngine, key_name
 from natsd.jetstream.consumer.settings import EngineSettings
 from natsd.jetstream.errors import ApiError
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerOptions
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.consumer.bench import Bench, Delivery
@@ -198,7 +198,7 @@ async def test_the_last_of_each_subject_first(bench: Bench) -> None:
 @pytest.mark.parametrize("retention", ["interest", "workqueue"])
 async def test_what_waits_is_needed_after_a_restart_too(bench: Bench, retention: str) -> None:
     bench.readers.set_retention(retention)
-    store = MemoryConsumerStore(ConsumerOptions(AckPolicy.EXPLICIT))
+    store = MemoryConsumerStore(ConsumerOptions(AckPolicyCode.EXPLICIT))
     engine = bench.engine(KEYED, store=store)
     bench.listen("inbox")
     bench.append("k.a", "k.a", "k.b", "k.b")
@@ -217,7 +217,7 @@ async def test_what_waits_is_needed_after_a_restart_too(bench: Bench, retention:
 
 
 async def test_what_was_held_and_is_gone_after_a_restart(bench: Bench) -> None:
-    store = MemoryConsumerStore(ConsumerOptions(AckPolicy.EXPLICIT))
+    store = MemoryConsumerStore(ConsumerOptions(AckPolicyCode.EXPLICIT))
     engine = bench.engine(KEYED, store=store)
     bench.listen("inbox")
     bench.append("k.a", "k.a", "k.a", "k.b")

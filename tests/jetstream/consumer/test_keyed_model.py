@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from natsd.core.routing import matches
 from natsd.jetstream.consumer.delivery import ConsumerEngine
 from natsd.jetstream.consumer.settings import EngineSettings
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerOptions
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerOptions
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.errors import StoreFull
 from natsd.store.store import Limits
@@ -97,7 +97,9 @@ class Both:
         self.bench.listen("inbox")
 
     def new_store(self) -> MemoryConsumerStore:
-        return MemoryConsumerStore(ConsumerOptions(AckPolicy.EXPLICIT, self.settings.max_deliver))
+        return MemoryConsumerStore(
+            ConsumerOptions(AckPolicyCode.EXPLICIT, self.settings.max_deliver)
+        )
 
     def start(self) -> ConsumerEngine:
         self.starts += 1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.jetstream.consumer.delivery import ConsumerEngine
-from natsd.jetstream.consumer.settings import EngineSettings, PriorityPolicy
+from natsd.jetstream.consumer.settings import EngineSettings, PriorityPolicyCode
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.consumer.bench import Bench, Delivery
 
@@ -37,7 +37,7 @@ class Asked:
 class Model:
     """A list of requests that is searched from its beginning for each message."""
 
-    def __init__(self, policy: PriorityPolicy) -> None:
+    def __init__(self, policy: PriorityPolicyCode) -> None:
         self.policy = policy
         self.now_s = 0.0
         self.waiting: list[Asked] = []
@@ -80,9 +80,9 @@ class Model:
         self.serve()
 
     def in_order(self) -> list[Asked]:
-        if self.policy is PriorityPolicy.PRIORITIZED:
+        if self.policy is PriorityPolicyCode.PRIORITIZED:
             return sorted(self.waiting, key=lambda asked: asked.priority)
-        if self.policy is PriorityPolicy.PINNED_CLIENT:
+        if self.policy is PriorityPolicyCode.PINNED_CLIENT:
             return sorted(self.waiting, key=lambda asked: asked.pin is None)
         return list(self.waiting)
 
@@ -102,7 +102,7 @@ class Model:
 
     def next(self) -> Asked | None:
         for asked in self.in_order():
-            if self.policy is PriorityPolicy.PINNED_CLIENT:
+            if self.policy is PriorityPolicyCode.PINNED_CLIENT:
                 if asked.pin is not None and asked.pin != self.pin:
                     self.end(asked, "423 Nats-Wrong-Pin-Id")
                     continue
@@ -132,7 +132,7 @@ class Model:
 class Run:
     """The engine and the model, side by side."""
 
-    def __init__(self, policy: PriorityPolicy) -> None:
+    def __init__(self, policy: PriorityPolicyCode) -> None:
         self.bench = Bench()
         self.model = Model(policy)
         self.policy = policy
@@ -163,7 +163,7 @@ class Run:
                 return
             self.heard.append((client, delivery.numbers[1]))
             self.unacked.append(delivery)
-            if self.policy is PriorityPolicy.PINNED_CLIENT:
+            if self.policy is PriorityPolicyCode.PINNED_CLIENT:
                 pin = headers.decode().split("Nats-Pin-Id: ")[1].strip()
                 if pin not in self.pin_ids:
                     self.pin_ids.append(pin)
@@ -190,10 +190,10 @@ class Run:
             "expires": EXPIRES_S * SECOND_NS,
         }
         pins = len(self.pin_ids)
-        if self.policy is PriorityPolicy.OVERFLOW:
+        if self.policy is PriorityPolicyCode.OVERFLOW:
             body["min_pending"] = asked.min_pending = draw.draw(st.integers(0, 5))
             body["min_ack_pending"] = asked.min_ack_pending = draw.draw(st.integers(0, 5))
-        elif self.policy is PriorityPolicy.PRIORITIZED:
+        elif self.policy is PriorityPolicyCode.PRIORITIZED:
             body["priority"] = asked.priority = draw.draw(st.integers(0, 9))
         elif pins:
             asked.pin = draw.draw(st.none() | st.integers(0, pins - 1))
@@ -219,10 +219,10 @@ class Run:
         self.engine.unpin("A")
 
 
-async def both(policy: PriorityPolicy, draw: st.DataObject) -> None:
+async def both(policy: PriorityPolicyCode, draw: st.DataObject) -> None:
     run = Run(policy)
     steps: list[Callable[[st.DataObject], None]] = [run.ask, run.ask, run.publish, run.ack]
-    if policy is PriorityPolicy.PINNED_CLIENT:
+    if policy is PriorityPolicyCode.PINNED_CLIENT:
         steps.append(run.unpin)
     try:
         for _ in range(draw.draw(st.integers(1, 25))):
@@ -238,6 +238,6 @@ async def both(policy: PriorityPolicy, draw: st.DataObject) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from([each for each in PriorityPolicy if each]), st.data())
-def test_whose_turn_it_is(policy: PriorityPolicy, draw: st.DataObject) -> None:
+@given(st.sampled_from([each for each in PriorityPolicyCode if each]), st.data())
+def test_whose_turn_it_is(policy: PriorityPolicyCode, draw: st.DataObject) -> None:
     asyncio.run(both(policy, draw))

@@ -31,7 +31,7 @@ from natsd.jetstream.models.responses import StreamInfoResponse, StreamNamesResp
 from natsd.jetstream.models.stream import (
     DiscardPolicy,
     PersistMode,
-    StoredMessage,
+    ReturnedMessage,
     StreamConfig,
     StreamInfo,
     StreamState,
@@ -266,7 +266,7 @@ def test_answers_are_written_as_gos_are() -> None:
         "type", "total", "offset", "limit", "config", "created", "state", "ts"
     ]  # fmt: skip
     assert written["created"] == "0001-01-01T00:00:00Z"
-    assert encode(StoredMessage(subject="s", seq=1, data=b"\xff", time=0)) == (
+    assert encode(ReturnedMessage(subject="s", seq=1, data=b"\xff", time=0)) == (
         b'{"subject":"s","seq":1,"data":"/w==","time":"0001-01-01T00:00:00Z"}'
     )
     consumer = ConsumerInfo(stream_name="S", name="C", created=0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.consumer.consumer_state import AckPolicy
+from natsd.store.consumer.consumer_state import AckPolicyCode
 from natsd.store.consumer.tracking import ConsumerTracker, LogScan, encode_log_header, scan_log
 
 SEED = 0xABCDEF0123456789
@@ -26,7 +26,7 @@ class Log:
 
 def make_log(*sizes: int) -> Log:
     """Return a log with one batch for each size; a batch has `size` different entries."""
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     tracker.start_logging(100)
     log = Log(HEADER, b"", [])
     stream = 0

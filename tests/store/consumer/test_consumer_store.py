@@ -20,7 +20,7 @@ from natsd.store.commit.committer import Committer
 from natsd.store.commit.volume import Volume
 from natsd.store.consumer import consumer_store
 from natsd.store.consumer.consumer_state import (
-    AckPolicy,
+    AckPolicyCode,
     ConsumerOptions,
     ConsumerState,
     Pending,
@@ -495,17 +495,17 @@ async def test_a_missing_log_is_damage_and_a_missing_checkpoint_the_end() -> Non
 
 
 async def test_ack_none_and_all_come_back() -> None:
-    for policy in (AckPolicy.NONE, AckPolicy.ALL):
+    for policy in (AckPolicyCode.NONE, AckPolicyCode.ALL):
         disk = new_disk()
         options = ConsumerOptions(policy)
         store = await create(Host(disk), options)
         deliver(store, 1, 2, 3, 4)
-        if policy is AckPolicy.ALL:
+        if policy is AckPolicyCode.ALL:
             store.update_acks(3, 3)
         await store.synced()
         found = await reopen(Host(disk.crash()), options)
         assert found.state() == store.state()
-        assert found.state().ack_floor.stream == (4 if policy is AckPolicy.NONE else 3)
+        assert found.state().ack_floor.stream == (4 if policy is AckPolicyCode.NONE else 3)
 
 
 async def test_idle_consumers_share_few_descriptors() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerState, Pending, SequencePair
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerState, Pending, SequencePair
 from natsd.store.consumer.tracking import ConsumerTracker, scan_log
 from natsd.store.errors import (
     DamagedEncoding,
@@ -31,7 +31,7 @@ def floor(tracker: ConsumerTracker) -> tuple[int, int]:
 
 
 def test_the_floor_rises_when_the_lowest_is_acked() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     deliver(tracker, 10, 20, 30, 40)
     tracker.update_acks(2, 20)
     assert floor(tracker) == (0, 0)
@@ -44,7 +44,7 @@ def test_the_floor_rises_when_the_lowest_is_acked() -> None:
 
 
 def test_an_ack_for_all_takes_what_is_below() -> None:
-    for policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL):
+    for policy in (AckPolicyCode.ALL, AckPolicyCode.FLOW_CONTROL):
         tracker = ConsumerTracker(policy)
         deliver(tracker, 1, 2, 5, 9)
         tracker.update_delivered(5, 2, 2, 77)
@@ -55,7 +55,7 @@ def test_an_ack_for_all_takes_what_is_below() -> None:
 
 
 def test_without_acks_the_floor_follows_what_is_delivered() -> None:
-    tracker = ConsumerTracker(AckPolicy.NONE)
+    tracker = ConsumerTracker(AckPolicyCode.NONE)
     deliver(tracker, 1, 2, 7)
     assert floor(tracker) == (3, 7)
     tracker.update_starting(11)
@@ -67,7 +67,7 @@ def test_without_acks_the_floor_follows_what_is_delivered() -> None:
 
 
 def test_a_redelivery_keeps_its_first_consumer_sequence() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     deliver(tracker, 1, 2)
     tracker.update_delivered(3, 1, 2, 5000)
     assert tracker.pending(1) == Pending(1, 5000)
@@ -78,7 +78,7 @@ def test_a_redelivery_keeps_its_first_consumer_sequence() -> None:
 
 
 def test_what_was_delivered_too_often_is_pending_no_more() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT, max_deliver=2)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT, max_deliver=2)
     deliver(tracker, 1, 2)
     tracker.update_delivered(3, 1, 2, 0)
     tracker.update_delivered(4, 1, 3, 0)
@@ -89,7 +89,7 @@ def test_what_was_delivered_too_often_is_pending_no_more() -> None:
 
 def test_old_news_is_ignored() -> None:
     """Changes that the state includes already are ignored when a log is replayed."""
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     deliver(tracker, 1, 2)
     tracker.update_acks(1, 1)
     before = tracker.state()
@@ -101,7 +101,7 @@ def test_old_news_is_ignored() -> None:
 
 
 def test_redeliveries_of_what_is_gone_are_forgotten() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     deliver(tracker, 1, 2, 3)
     for consumer, stream in ((4, 1), (5, 2), (6, 3)):
         tracker.update_delivered(consumer, stream, 2, 0)
@@ -123,7 +123,7 @@ def test_a_state_that_contradicts_itself_is_refused() -> None:
 
 
 def test_a_state_that_is_behind_is_told() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     deliver(tracker, 1, 2)
     tracker.check_newer(tracker.state())
     with pytest.raises(OldUpdate):
@@ -132,7 +132,7 @@ def test_a_state_that_is_behind_is_told() -> None:
 
 def test_changes_are_told_once_until_they_are_taken() -> None:
     told: list[int] = []
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT, on_change=lambda: told.append(1))
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT, on_change=lambda: told.append(1))
     tracker.start_logging(0)
     deliver(tracker, 1, 2, 3)
     assert len(told) == 1
@@ -150,7 +150,7 @@ class Model:
     stored state does the same.
     """
 
-    policy: AckPolicy
+    policy: AckPolicyCode
     max_deliver: int
     delivered: list[int] = field(default_factory=lambda: [0, 0])
     floor: list[int] = field(default_factory=lambda: [0, 0])
@@ -158,17 +158,17 @@ class Model:
     redelivered: dict[int, int] = field(default_factory=dict)
 
     def update_delivered(self, consumer: int, stream: int, count: int, time_ns: int) -> str:
-        if count != 1 and self.policy is AckPolicy.NONE:
+        if count != 1 and self.policy is AckPolicyCode.NONE:
             return "NoAckPolicy"
         if consumer <= self.floor[0]:
             return ""
-        if self.policy is not AckPolicy.NONE:
+        if self.policy is not AckPolicyCode.NONE:
             if stream > self.delivered[1]:
                 self.pending[stream] = (consumer, time_ns)
             elif stream in self.pending:
                 self.pending[stream] = (self.pending[stream][0], time_ns)
         self.delivered = [max(consumer, self.delivered[0]), max(stream, self.delivered[1])]
-        if self.policy is AckPolicy.NONE:
+        if self.policy is AckPolicyCode.NONE:
             self.floor = list(self.delivered)
         elif count > 1:
             if 0 < self.max_deliver < count and stream in self.pending:
@@ -177,14 +177,14 @@ class Model:
         return ""
 
     def update_acks(self, consumer: int, stream: int) -> str:
-        if self.policy is AckPolicy.NONE:
+        if self.policy is AckPolicyCode.NONE:
             return "NoAckPolicy"
         self.redelivered.pop(stream, None)
         if consumer <= self.floor[0]:
             return ""
         if stream not in self.pending:
             return "MessageNotFound"
-        if self.policy is AckPolicy.EXPLICIT:
+        if self.policy is AckPolicyCode.EXPLICIT:
             self.acknowledge_one(stream)
         else:
             for below in [s for s in self.pending if s <= stream]:
@@ -206,7 +206,7 @@ class Model:
     def update_starting(self, stream: int) -> str:
         if stream > self.delivered[1]:
             self.delivered[1] = stream
-            if self.policy is AckPolicy.NONE or not (self.pending or self.redelivered):
+            if self.policy is AckPolicyCode.NONE or not (self.pending or self.redelivered):
                 self.floor = [self.delivered[0], stream]
         return ""
 
@@ -254,16 +254,16 @@ def run(steps: list[tuple[str, int, int]], tracker: ConsumerTracker, model: Mode
             "x": ("update_acks", (near, far)),
         }
         name, arguments = calls[what]
-        if name == "update_acks" and model.policy is AckPolicy.ALL and what == "x":
-            continue  # AckPolicy.ALL needs the message's own consumer sequence
+        if name == "update_acks" and model.policy is AckPolicyCode.ALL and what == "x":
+            continue  # AckPolicyCode.ALL needs the message's own consumer sequence
         got = outcome(lambda n=name, a=arguments: getattr(tracker, n)(*a))
         assert got == getattr(model, name)(*arguments)
 
 
-@given(steps, st.sampled_from(list(AckPolicy)[:3]), st.integers(0, 3))
+@given(steps, st.sampled_from(list(AckPolicyCode)[:3]), st.integers(0, 3))
 @settings(max_examples=200)
 def test_state_log_and_checkpoint_are_those_of_the_model(
-    steps: list[tuple[str, int, int]], policy: AckPolicy, max_deliver: int
+    steps: list[tuple[str, int, int]], policy: AckPolicyCode, max_deliver: int
 ) -> None:
     tracker, model = ConsumerTracker(policy, max_deliver), Model(policy, max_deliver)
     tracker.start_logging(0)
@@ -287,7 +287,7 @@ def test_state_log_and_checkpoint_are_those_of_the_model(
 
 def test_thousands_in_any_order() -> None:
     """5000 pending messages with gaps are acked in any order, and the table is compacted."""
-    tracker, model = ConsumerTracker(AckPolicy.EXPLICIT), Model(AckPolicy.EXPLICIT, 0)
+    tracker, model = ConsumerTracker(AckPolicyCode.EXPLICIT), Model(AckPolicyCode.EXPLICIT, 0)
     for number in range(1, 5001):
         for target in (tracker, model):
             target.update_delivered(number, number * 3, 1, number)
@@ -302,14 +302,14 @@ def test_thousands_in_any_order() -> None:
 
 
 def test_a_checkpoint_that_is_not_one_is_refused() -> None:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     deliver(tracker, 5, 6, 7)
     encoded = tracker.encode()
     for damaged in (b"", encoded[:-1], encoded + b"\0", bytes(64)):
         with pytest.raises(DamagedEncoding):
-            ConsumerTracker(AckPolicy.EXPLICIT).decode(damaged)
+            ConsumerTracker(AckPolicyCode.EXPLICIT).decode(damaged)
     for at in (64, 24, 48, 56, 72):  # pending and delivered stream, counts, pending consumer
         damaged = encoded[:at] + bytes(8) + encoded[at + 8 :]
         if damaged != encoded:
             with pytest.raises(DamagedEncoding):
-                ConsumerTracker(AckPolicy.EXPLICIT).decode(damaged)
+                ConsumerTracker(AckPolicyCode.EXPLICIT).decode(damaged)

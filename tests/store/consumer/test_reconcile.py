@@ -6,13 +6,13 @@ The rules are those of nats-server's `checkInterestState`.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.store.consumer.consumer_state import AckPolicy, ConsumerState, Pending, SequencePair
+from natsd.store.consumer.consumer_state import AckPolicyCode, ConsumerState, Pending, SequencePair
 from natsd.store.consumer.reconcile import cut_back
 from natsd.store.consumer.tracking import ConsumerTracker
 
 
 def consumer_of(delivered: list[int], acked: list[int]) -> ConsumerState:
-    tracker = ConsumerTracker(AckPolicy.EXPLICIT)
+    tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)
     for consumer, stream in enumerate(delivered, 1):
         tracker.update_delivered(consumer, stream, 1, stream)
     for stream in acked:
