@@ -157,6 +157,22 @@ class History:
             self.client.publish(self.replies[which % len(self.replies)], body)
 
 
+async def create_stream(jetstream: JetStream, retention: str, storage: str) -> Stream:
+    """Create a stream in which every operation of a history may succeed."""
+    return await create(
+        jetstream,
+        "S",
+        subjects=["s.*"],
+        retention=retention,
+        storage=storage,
+        max_age=10 * SECOND_NS,
+        duplicate_window=4 * SECOND_NS,
+        allow_msg_ttl=True,
+        allow_rollup_hdrs=True,
+        allow_atomic=True,
+    )
+
+
 async def run(
     history: list[tuple[str, Any, Any]], retention: str, storage: str, directory: Path
 ) -> None:
@@ -169,18 +185,7 @@ async def run(
 
     async with serving(directory / "leader", clock=clock) as jetstream:
         jetstream.committer_of = committer_of
-        stream = await create(
-            jetstream,
-            "S",
-            subjects=["s.*"],
-            retention=retention,
-            storage=storage,
-            max_age=10 * SECOND_NS,
-            duplicate_window=4 * SECOND_NS,
-            allow_msg_ttl=True,
-            allow_rollup_hdrs=True,
-            allow_atomic=True,
-        )
+        stream = await create_stream(jetstream, retention, storage)
         played = History(jetstream, stream, clock)
         for step in history:
             await played.step(*step)

@@ -22,10 +22,10 @@ from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.stream.leading import lead, step_down
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.errors import StoreError
-from tests.jetstream.clock import SECOND_NS, Clock
+from tests.jetstream.clock import Clock
 from tests.jetstream.commands.replay import following, state_of
-from tests.jetstream.commands.test_histories import History, publishes, steps
-from tests.jetstream.serving import DEADLINE_S, create, serving
+from tests.jetstream.commands.test_histories import History, create_stream, publishes, steps
+from tests.jetstream.serving import DEADLINE_S, serving
 from tests.store.crash import TORTURE
 
 PATIENCE = 6  # turns that a change may take before the history goes on
@@ -113,18 +113,7 @@ async def run(
 
     async with serving(directory / "leader", clock=clock) as jetstream:
         jetstream.committer_of = committer_of
-        stream = await create(
-            jetstream,
-            "S",
-            subjects=["s.*"],
-            retention=retention,
-            storage=storage,
-            max_age=10 * SECOND_NS,
-            duplicate_window=4 * SECOND_NS,
-            allow_msg_ttl=True,
-            allow_rollup_hdrs=True,
-            allow_atomic=True,
-        )
+        stream = await create_stream(jetstream, retention, storage)
         leader = Leader(jetstream, stream, clock, logs[0])
         terms = 0
         for what, one, other in [*history, ("change_leader", None, None)]:
