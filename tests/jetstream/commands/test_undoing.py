@@ -73,9 +73,11 @@ class Leader(History):
             if work.done():
                 break
         if what in CONFIGURING:
-            if not work.done():
-                self.log.commit(100)  # perhaps the change waits for a reset, which waits for this
-            await asyncio.wait_for(work, DEADLINE_S)
+            async with asyncio.timeout(DEADLINE_S):
+                while not work.done():
+                    self.log.commit(100)  # the change waits for resets, which wait for their commit
+                    await asyncio.sleep(TURN_S)
+                await work
 
     async def _try(self, what: str, one: Any, other: Any) -> None:
         with contextlib.suppress(ApiError, StoreError):
