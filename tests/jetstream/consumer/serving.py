@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,8 +23,13 @@ SECOND = 1_000_000_000
 
 
 def found(directory: Path, pattern: str) -> list[Path]:
-    """Return all paths below the directory that match the pattern."""
-    return sorted(directory.rglob(pattern))
+    """Return all paths below the directory that match the pattern.
+
+    The server may remove directories meanwhile, on which `Path.rglob` fails before Python 3.13.
+    """
+    while True:
+        with suppress(FileNotFoundError):
+            return sorted(directory.rglob(pattern))
 
 
 def wipe(path: Path) -> None:
