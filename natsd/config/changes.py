@@ -4,10 +4,11 @@
     with_changes(old, changes) == new
 
 - `APPLIED_BY` names every setting of `Options`, once. A setting of JetStream is `jetstream.<name>`.
-- A setting with no component needs a restart. nats-server can change what can be changed here, and
-  accounts and JetStream as a whole; here, but not there, `max_pending`, `max_pending_total`,
-  `max_subscriptions`, `max_sub_tokens`, `max_closed_clients`, the sizes of the log and the times of
-  lame duck mode can be changed.
+- A setting with no component needs a restart. JetStream's settings can be changed while it is off,
+  or with the change that switches it on or off.
+- nats-server can change what can be changed here, and accounts; here, but not there, `max_pending`,
+  `max_pending_total`, `max_subscriptions`, `max_sub_tokens`, `max_closed_clients`, the sizes of the
+  log and the times of lame duck mode can be changed.
 
 Source: nats-server's `diffOptions` (server/reload.go).
 """
@@ -131,7 +132,7 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "password": _LOGIN,
     "token": _LOGIN,
     "accounts": RESTART,
-    "jetstream.enabled": RESTART,
+    "jetstream.enabled": _by(Component.JETSTREAM, Component.INFO),
     "jetstream.store_dir": RESTART,
     "jetstream.max_memory_store": _LARGER,
     "jetstream.max_file_store": _LARGER,
@@ -158,7 +159,19 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
 
 def diff_options(old: Options, new: Options) -> list[OptionChange]:
     """Return the settings that differ, those of JetStream last."""
-    return [*_diff(old, new, ""), *_diff(old.jetstream, new.jetstream, f"{_JETSTREAM}.")]
+    changes = [*_diff(old, new, ""), *_diff(old.jetstream, new.jetstream, f"{_JETSTREAM}.")]
+    if old.jetstream.enabled and new.jetstream.enabled:
+        return changes
+    return [
+        replace(change, applied_by=(Component.JETSTREAM,)) if _is_of_jetstream(change) else change
+        for change in changes
+    ]
+
+
+def _is_of_jetstream(change: OptionChange) -> bool:
+    """Return whether only a restart applies the change, unless JetStream is off before or after."""
+    is_of_jetstream = change.name == "store_dir" or change.name.startswith(f"{_JETSTREAM}.")
+    return is_of_jetstream and change.needs_restart
 
 
 def with_changes(options: Options, changes: Iterable[OptionChange]) -> Options:

@@ -56,6 +56,7 @@ class JetStreamPart:
         self._server_id = server_id
         self._temporary: Path | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._switching: asyncio.Task[None] | None = None
         self._accounts: AccountDirectory | None = None
         self._enabling: set[asyncio.Task[None]] = set()
         self._began_s = 0.0
@@ -164,21 +165,58 @@ class JetStreamPart:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("JetStream: an account is not served: %s", error)
 
-    def grow(self, options: Options) -> None:
-        """Raise the limits on memory and storage to those of the options, if these are larger."""
+    def renew(self, options: Options, reactor: Reactor, accounts: AccountDirectory) -> None:
+        """Adopt the options of a reload: switch JetStream on or off, or raise its limits.
+
+        A switch goes on in the background, after one that is under way. If JetStream cannot start,
+        that is logged, and the server goes on without it.
+        """
+        is_switched = self._options.jetstream.enabled != options.jetstream.enabled
         self._options = options
-        if self.engine is not None:
+        if is_switched:
+            self._switching = asyncio.create_task(
+                self._switch(self._switching, reactor, accounts), name="natsd-jetstream-switch"
+            )
+        elif self.engine is not None:
             limits, usage = options.jetstream, self.engine.usage
             self.engine.grow(
                 max(usage.memory_limit, limits.max_memory_store),
                 max(usage.file_limit, limits.max_file_store),
             )
 
+    async def switched(self) -> None:
+        """Wait until a switch that `renew` began is over."""
+        if self._switching is not None:
+            await asyncio.wait({self._switching})
+
+    async def _switch(
+        self,
+        earlier: asyncio.Task[None] | None,
+        reactor: Reactor,
+        accounts: AccountDirectory,
+    ) -> None:
+        if earlier is not None:
+            await asyncio.wait({earlier})
+        if not self._options.jetstream.enabled:
+            await self._stop_engine()
+        elif self.engine is None:
+            try:
+                await self.prepare()
+                await self.load()
+                await self.start(reactor, accounts)
+            except JetStreamError as error:
+                _logger.warning("%s", error)
+
     async def stop(self) -> None:
         """Stop JetStream and close its files; acknowledged messages are on disk in any case.
 
-        Calls share one stop. If a caller is cancelled, the stop still continues to its end.
+        A switch that is under way ends before. Calls share one stop. If a caller is cancelled, the
+        stop still continues to its end.
         """
+        await self.switched()
+        await self._stop_engine()
+
+    async def _stop_engine(self) -> None:
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(), name="natsd-jetstream-stop")
         await asyncio.shield(self._stopping)

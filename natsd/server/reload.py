@@ -53,8 +53,8 @@ class ReloadableServer(Protocol):
     def renew_info(self) -> None:
         """Render the INFO line again, and send it to the clients."""
 
-    def grow_jetstream(self) -> None:
-        """Raise the limits of JetStream to those of the options."""
+    def renew_jetstream(self) -> None:
+        """Switch JetStream on or off, or raise its limits, as the options say."""
 
 
 Commit = Callable[[], object]
@@ -147,5 +147,5 @@ APPLIERS: Final[Mapping[Component, Callable[[ReloadableServer], None]]] = {
     Component.CLOSED_CLIENTS: _apply_to_closed_clients,
     Component.LOGIN: _apply_to_logins,
     Component.INFO: lambda server: server.renew_info(),
-    Component.JETSTREAM: lambda server: server.grow_jetstream(),
+    Component.JETSTREAM: lambda server: server.renew_jetstream(),
 }

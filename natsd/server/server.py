@@ -299,9 +299,9 @@ class Server:
             self.options, self.id, self.name, self.client_port, auth_required=is_required
         )
 
-    def grow_jetstream(self) -> None:
-        """Raise the limits of JetStream to those of the options."""
-        self._jetstream.grow(self.options)
+    def renew_jetstream(self) -> None:
+        """Switch JetStream on or off, or raise its limits, as the options say."""
+        self._jetstream.renew(self.options, self.reactor, self.accounts)
 
     def enter_lame_duck(self) -> None:
         """Accept no more clients, close the existing ones slowly, then stop (see lame_duck.py).

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
+from nats.js.errors import ServiceUnavailableError
 
 from natsd import Server
 from natsd.config import Options, OptionsError, make_options
@@ -21,7 +24,7 @@ from natsd.server.files import ports_file
 from natsd.server.log import DaemonLog
 from natsd.server.reload import ReloadError
 from tests.server.streams import Stream
-from tests.waiting import eventually_within
+from tests.waiting import DEADLINE_S, eventually_within
 
 ASYNC_INFO = b'CONNECT {"verbose":false,"protocol":1}\r\n'
 SETTINGS = {"host": "127.0.0.1", "port": -1}
@@ -113,11 +116,10 @@ async def test_nothing_changes_if_one_change_needs_a_restart() -> None:
     async with Server(**SETTINGS) as server:
         before = server.options
         with pytest.raises(ReloadError) as caught:
-            server.reload(max_payload=1000, host="localhost", jetstream={"key": "secret"})
+            server.reload(max_payload=1000, host="localhost", http_base_path="/nats")
         assert str(caught.value) == (
             "config reload not supported for host: old=127.0.0.1, new=localhost; "
-            "jetstream.enabled: old=False, new=True; "
-            "jetstream.key: old=[REDACTED], new=[REDACTED]"
+            "http_base_path: old=, new=/nats"
         )
         assert server.options is before
         assert server.settings.max_payload == before.max_payload
@@ -289,6 +291,63 @@ async def test_limits_of_jetstream_grow(tmp_path: Path) -> None:
         engine = server.jetstream
         assert engine is not None
         assert engine.usage.file_limit == 2 << 20
+
+
+async def answered(request: Callable[[], Awaitable[object]]) -> None:
+    """Repeat a request until somebody responds."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            with contextlib.suppress(ServiceUnavailableError):
+                await request()
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_jetstream_is_switched_off_and_on(tmp_path: Path) -> None:
+    async with Server(**SETTINGS, store_dir=tmp_path, jetstream=True) as server:
+        client = await nats.connect(server.client_url)
+        stream = client.jetstream()
+        await stream.add_stream(name="S", subjects=["s"])
+        await stream.publish("s", b"kept")
+        server.reload(jetstream=False)
+        await eventually_within(lambda: server.jetstream is None)
+        with pytest.raises(ServiceUnavailableError):
+            await stream.account_info()
+        late = await Stream.open(server.client_port)
+        late.send(ASYNC_INFO)
+        await late.sync()
+        server.reload(**{"jetstream.enabled": True, "jetstream.domain": "hub"})
+        in_domain = client.jetstream(domain="hub")
+        await answered(in_domain.account_info)
+        assert "jetstream" not in await info_of(late)  # sent after the first PONG
+        assert (await info_of(late))["domain"] == "hub"
+        assert (await in_domain.get_msg("S", 1)).data == b"kept"
+        with pytest.raises(ReloadError, match=r"not supported for jetstream\.domain: old=hub"):
+            server.reload(**{"jetstream.domain": "other"})
+        await client.close()
+        await late.close()
+
+
+async def test_jetstream_that_cannot_start_leaves_the_server_running(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "jetstream").touch()
+    async with Server(**SETTINGS) as server:
+        server.reload(jetstream=True, store_dir=tmp_path)
+        await eventually_within(lambda: "Can't start JetStream" in caplog.text)
+        assert server.jetstream is None
+        client = await Stream.open(server.client_port)
+        await client.sync()
+        await client.close()
+
+
+async def test_jetstream_is_switched_off_while_it_starts(tmp_path: Path) -> None:
+    async with Server(**SETTINGS) as server:
+        for is_on in (True, False, True, False):
+            server.reload(jetstream=is_on, store_dir=tmp_path)
+    assert server.jetstream is None
+    async with Server(**SETTINGS, jetstream=True, store_dir=tmp_path):
+        pass
 
 
 async def test_a_mistake_changes_nothing() -> None:
