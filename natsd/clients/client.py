@@ -10,13 +10,16 @@ Source: nats-server's server/client.go: `processConnect`, `processPing`, `proces
 """
 
 import asyncio
+import binascii
 import logging
+import os
 import sys
 from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from natsd.accounts import Account, AccountDirectory
-from natsd.clients.authentication import REFUSED, Authenticator, PendingLogins, Verdict
+from natsd.auth import REFUSED, Authenticator, Verdict
+from natsd.clients.pending_logins import PendingLogins
 from natsd.config import Options
 from natsd.config.levels import TRACE
 from natsd.core.network import ClientSession, Endpoint, Framing, Reactor, Settings
@@ -36,6 +39,13 @@ HPUB_WORDS_MIN: Final = 3
 operation's name before."""
 TOO_LARGE: Final = "maximum payload exceeded"
 PROTOCOLS: Final = (0, 1)
+NONCE_BYTES: Final = 11
+_FOR_URLS: Final = bytes.maketrans(b"+/", b"-_")
+
+
+def new_nonce() -> bytes:
+    """Return a random text for a client to sign."""
+    return binascii.b2a_base64(os.urandom(NONCE_BYTES), newline=False)[:-1].translate(_FOR_URLS)
 
 
 class ClientHost(Protocol):
@@ -49,8 +59,11 @@ class ClientHost(Protocol):
     authenticator: Authenticator
     logins: PendingLogins
 
-    def info(self, cid: int, ip: str, account: Account | None = None) -> bytes:
-        """Return the INFO line for a client; after CONNECT, with its account."""
+    def info(self, cid: int, ip: str, account: Account | None = None, nonce: bytes = b"") -> bytes:
+        """Return the INFO line for a client; after CONNECT, with its account.
+
+        `nonce` is the text that the client signs; empty: the line has none.
+        """
         ...
 
     def lame_duck_info(self, cid: int, ip: str) -> bytes:
@@ -73,7 +86,7 @@ class ClientHost(Protocol):
 class Client(ClientSession):
     """The session of a connection that speaks the client protocol."""
 
-    __slots__ = ("_connect", "_login", "host", "ip", "port")
+    __slots__ = ("_connect", "_login", "host", "ip", "nonce", "port")
 
     kind: Final = "Client"
     account: Account | None
@@ -100,6 +113,7 @@ class Client(ClientSession):
         self._login: asyncio.Task[None] | None = None
         self.ip = ip
         self.port = port
+        self.nonce = new_nonce() if host.authenticator.needs_nonce else b""
         if host.options.trace:
             self.set_trace(True)
 
@@ -112,7 +126,7 @@ class Client(ClientSession):
         self.debug("Client connection created")
         self._join(host.accounts.default)
         self.endpoint.open()
-        self.send_protocol(host.info(self.cid, self.ip))
+        self.send_protocol(host.info(self.cid, self.ip, nonce=self.nonce))
         limit = host.options.max_connections
         if limit < 1 or len(host.clients) >= limit:
             self.refuse_connection()
@@ -301,6 +315,15 @@ class Client(ClientSession):
         self.host.client_closed(self)
         if self.account is not None:
             self.account.connections -= 1
+
+    @property
+    def connection_type(self) -> str:
+        """The name of its type in `allowed_connection_types`."""
+        return "STANDARD"
+
+    def peer_certificates(self) -> tuple[bytes, ...]:
+        """Return the certificates that the client presented, in DER; empty: none."""
+        return ()
 
     @property
     def account_name(self) -> str:

@@ -38,6 +38,7 @@ class ConnectOptions(msgspec.Struct, forbid_unknown_fields=True):
     nkey: str = ""
     jwt: str = ""
     sig: str = ""
+    proxy_sig: str = ""
 
 
 FIELDS: Final = frozenset(ConnectOptions.__struct_encode_fields__)

@@ -6,7 +6,7 @@ from typing import Final
 from natsd.core.quoting import quoted
 
 _SECRET: Final = re.compile(
-    rb'("(?:pass|auth_token|jwt|sig|nkey)"\s*:\s*")(?:[^"\\]|\\.)*(")', re.I
+    rb'("(?:pass|auth_token|jwt|sig|proxy_sig|nkey)"\s*:\s*")(?:[^"\\]|\\.)*(")', re.I
 )
 
 

@@ -42,9 +42,9 @@ class InfoLine:
         self._end = f",{_compact(ending)[1:]} \r\n"
         self._connected: dict[str, str] = {}
 
-    def render(self, cid: int, ip: str) -> bytes:
-        """Return the first INFO line of a connection."""
-        return self._line(cid, ip, "")
+    def render(self, cid: int, ip: str, nonce: bytes = b"") -> bytes:
+        """Return the first INFO line of a connection; `nonce` empty: the line has none."""
+        return self._line(cid, ip, "", f',"nonce":"{nonce.decode()}"' if nonce else "")
 
     def render_connected(self, cid: int, ip: str, account: str, is_system: bool) -> bytes:
         """Return the INFO line that tells a connected client its account."""
@@ -59,8 +59,8 @@ class InfoLine:
         """Return the INFO line that tells a client to connect to another server."""
         return self._line(cid, ip, ',"ldm":true')
 
-    def _line(self, cid: int, ip: str, more: str) -> bytes:
-        who = f'"client_id":{cid},"client_ip":"{ip}"'
+    def _line(self, cid: int, ip: str, more: str, nonce: str = "") -> bytes:
+        who = f'"client_id":{cid},"client_ip":"{ip}"{nonce}'
         return f"{self._start},{who}{self._domain}{more}{self._end}".encode()
 
 

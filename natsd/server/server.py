@@ -29,10 +29,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from natsd.accounts import Account, AccountDirectory
+from natsd.auth import Authenticator
 from natsd.clients import Client
 from natsd.clients.acceptor import Acceptor, refuse
-from natsd.clients.authentication import Authenticator, PendingLogins, SingleLogin
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
+from natsd.clients.pending_logins import PendingLogins
 from natsd.config import Options, make_options
 from natsd.config.account_options import AccountOptions
 from natsd.config.resources import descriptors_for_clients, pending_bytes_max
@@ -44,6 +45,7 @@ from natsd.server.identity import new_server_id
 from natsd.server.info import InfoLine
 from natsd.server.jetstream import JetStreamPart
 from natsd.server.limits import set_limits, sweep_seconds
+from natsd.server.login import make_authenticator
 from natsd.server.server_files import ServerFiles
 from natsd.server.threaded import OwnThread
 from natsd.version import NATS_VERSION
@@ -283,8 +285,8 @@ class Server:
 
     def renew_login(self) -> None:
         """Accept the credentials of the options, unless the server was given an authenticator."""
-        self.authenticator = self._own_authenticator or SingleLogin(
-            self.options, self.accounts.default.name
+        self.authenticator = self._own_authenticator or make_authenticator(
+            self.options, self.accounts
         )
 
     def renew_info(self) -> None:
@@ -413,10 +415,10 @@ class Server:
         """The account in which the server itself is observed."""
         return self.accounts.system
 
-    def info(self, cid: int, ip: str, account: Account | None = None) -> bytes:
+    def info(self, cid: int, ip: str, account: Account | None = None, nonce: bytes = b"") -> bytes:
         """Return the INFO line for a client; with `account`, the later line that names it."""
         if account is None:
-            return self._info.render(cid, ip)
+            return self._info.render(cid, ip, nonce)
         return self._info.render_connected(cid, ip, account.name, account.is_system)
 
     def lame_duck_info(self, cid: int, ip: str) -> bytes:

@@ -15,8 +15,8 @@ from nats.errors import Error, NoRespondersError
 
 from natsd import Server
 from natsd.accounts import Account, AccountDirectory
+from natsd.auth import Verdict
 from natsd.clients import Client
-from natsd.clients.authentication import Verdict
 from natsd.clients.connect import ConnectOptions
 from natsd.core.network import Reactor
 from tests.server.streams import DEADLINE_S
@@ -63,6 +63,7 @@ class ByUser:
     """Each user has the account of its name."""
 
     is_required = True
+    needs_nonce = False
 
     def authenticate(self, client: Client, connect: ConnectOptions) -> Verdict:
         return Verdict(connect.user)

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from natsd import Server
+from natsd.auth import Verdict
 from natsd.clients import Client
-from natsd.clients.authentication import Verdict
 from natsd.clients.connect import ConnectOptions
 from tests.server.streams import Stream
 
@@ -38,6 +38,7 @@ class Logins:
     """Gives each client the permissions that the test named for its user."""
 
     is_required = True
+    needs_nonce = False
 
     def __init__(self) -> None:
         self.permissions: dict[str, Denied] = {}

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from natsd.accounts import Account, AccountDirectory
-from natsd.clients.authentication import PendingLogins, SingleLogin
 from natsd.clients.client import Client
+from natsd.clients.pending_logins import PendingLogins
 from natsd.config import Options
 from natsd.core.network import Reactor, Settings
 from natsd.core.reasons import ClosedReason
 from natsd.core.routing import live_counts
+from natsd.server.login import NoLogin
 
 MODULES = [
     "natsd.core.network",
@@ -93,7 +94,7 @@ class Host:
         self.reactor = reactor
         self.settings = limits
         self.clients: dict[int, Client] = {}
-        self.authenticator = SingleLogin(self.options, "$G")
+        self.authenticator = NoLogin("$G")
         self.logins = PendingLogins()
         self.accounts = self.new_accounts()
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from natsd import Server
+from natsd.auth import REFUSED, Verdict
 from natsd.clients import Client
-from natsd.clients.authentication import REFUSED, Verdict
 from natsd.clients.connect import ConnectOptions
 from natsd.core.reasons import ClosedReason
 from tests.clients.serving import Serving
@@ -32,6 +32,7 @@ class Callout:
     """Answers each CONNECT with a future that the test decides."""
 
     is_required = True
+    needs_nonce = False
 
     def __init__(self) -> None:
         self.asked: list[tuple[Client, ConnectOptions, asyncio.Future[Verdict]]] = []
