@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from natsd.core.reasons import ClosedReason
 
 if TYPE_CHECKING:
-    from natsd.core.permissions import Permissions
+    from natsd.core.routing import PermissionRules
 
 
 class UserLimits(NamedTuple):
@@ -46,7 +46,7 @@ class Verdict:
     """The decision over a CONNECT."""
 
     account: str | None  # name of the client's account; None: the client is refused
-    permissions: "Permissions | None" = None  # None: the client may do everything
+    permissions: "PermissionRules | None" = None  # None: the client may do everything
     user: str = ""  # what monitoring shows: a name, a public key, "[REDACTED]" for a token
     label: str = ""  # what the log shows behind the account: user:derek, nkey:U…, jwt:U…, token
     expires_ns: int = 0  # Unix time at which the client is closed; 0: never

@@ -22,7 +22,10 @@ cdef class ClientSession(OpHandler):
     cdef readonly bint trace
     cdef bint slow_publish_path         # a publish needs more work than routing (see `admit`)
     cdef bint slow_delivery_path                # a delivery needs more than an append
-    cdef Verdicts verdicts               # None: the client may do everything
+    cdef SessionPermissions permissions  # None: the client may do everything
+    cdef int64_t own_subscriptions_max   # limits of this session; INT64_MAX: none
+    cdef int64_t own_payload_max
+    cdef int64_t subscriptions_max       # the limit that holds
     cdef bint connect_seen
     cdef readonly bint first_pong_sent
     cdef public bint counts_parents      # a sampled `traceparent` header requests a trace
@@ -45,12 +48,15 @@ cdef class ClientSession(OpHandler):
     cdef int64_t rtt_start_ns
     cdef int64_t ping_due_ns
     cdef int64_t authenticate_by_ns
+    cdef int64_t expires_ns              # when the authentication expires
     cdef int pings_out
 
     cdef void count_in(self, TrafficStats counters) noexcept
     cdef int count_delivered(self) except -1
     cdef int publish_traced(self, Message* message) except -1
-    cdef bint admit(self, Message* message) except -1
+    cdef int apply_limits(self) except -1
+    cdef MatchResult admit(self, Message* message)
+    cdef bint is_allowed(self, Message* message, MatchResult result) except -1
     cdef int refuse_publish(self, Message* message) except -1
     cdef int refuse_subscription(self, bytes subject, bytes queue, bytes sid) except -1
     cdef bint may_receive(self, Subscription sub, Message* message) except -1

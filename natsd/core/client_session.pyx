@@ -7,6 +7,8 @@ Promise
 - The path of a message makes no Python object. A publisher remembers its last match result. A
   delivery is three copies into the recipient's outbound chunk: the subject, the sid, and "reply
   size CRLF payload CRLF" as the publisher sent it.
+- Permissions are asked where a subject is matched anew, and for deliveries only if some of them may
+  be denied (session_permissions.pyx).
 - Rare features (verbose, pedantic, tracing, no header support, auto-unsubscribe) are behind one
   flag per direction (`slow_publish_path`, `slow_delivery_path`). A client without them pays one
   test of the flag.
@@ -21,7 +23,7 @@ Source: nats-server's `processInboundClientMsg`, `deliverMsg` and `stalledWait` 
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
 from natsd.core.reserved cimport is_reserved_reply, is_reserved_subject, may_be_reserved
@@ -60,7 +62,8 @@ cdef class ClientSession(OpHandler):
         self.cid = cid
         self.protocol = ClientProtocol(self)
         self.protocol.max_control_line_bytes = self.settings.max_control_line
-        self.protocol.max_payload_bytes = self.settings.max_payload
+        self.own_subscriptions_max = self.own_payload_max = INT64_MAX
+        self.apply_limits()
         self.protocol.headers = False
         self.start_ns = endpoint.last_activity_ns
         self.ping_due_ns = self.start_ns + self.settings.ping_interval_ns
@@ -69,8 +72,27 @@ cdef class ClientSession(OpHandler):
     def settings_changed(self) -> None:
         """Adopt the limits and times of the shared settings, after a reload changed them."""
         self.protocol.max_control_line_bytes = self.settings.max_control_line
-        self.protocol.max_payload_bytes = self.settings.max_payload
+        self.apply_limits()
         self.ping_due_ns = min(self.ping_due_ns, monotonic_ns() + self.settings.ping_interval_ns)
+
+    def set_own_limits(self, int64_t subscriptions, int64_t payload) -> None:
+        """Set limits of this session, which come on top of the shared ones; below 0: none."""
+        self.own_subscriptions_max = INT64_MAX if subscriptions < 0 else subscriptions
+        self.own_payload_max = INT64_MAX if payload < 0 else payload
+        self.apply_limits()
+
+    cdef int apply_limits(self) except -1:
+        """Compute the limits that hold: the lower one of the session's and the shared one."""
+        self.subscriptions_max = self.own_subscriptions_max
+        if 0 < self.settings.max_subscriptions < self.subscriptions_max:
+            self.subscriptions_max = self.settings.max_subscriptions
+        self.protocol.max_payload_bytes = min(self.own_payload_max, self.settings.max_payload)
+        return 0
+
+    @property
+    def payload_max(self) -> int:
+        """Bytes in a message that the client may publish, headers included."""
+        return self.protocol.max_payload_bytes
 
     # ---- hooks that the subclass overrides
 
@@ -85,6 +107,9 @@ cdef class ClientSession(OpHandler):
 
     def authentication_timed_out(self) -> None:
         """Handle a client that sent no successful CONNECT in time."""
+
+    def authentication_expired(self) -> None:
+        """Handle that the time is reached which `expire_at` set."""
 
     def debug(self, str text) -> None:
         """Log at debug level."""
@@ -132,9 +157,12 @@ cdef class ClientSession(OpHandler):
 
     def update_care(self) -> None:
         """Compute `slow_publish_path` and `slow_delivery_path`."""
-        cdef bint is_restricted = self.verdicts is not None
-        self.slow_publish_path = self.verbose or self.pedantic or self.trace or is_restricted
-        self.slow_delivery_path = self.trace or not self.headers or is_restricted
+        cdef SessionPermissions permissions = self.permissions
+        self.slow_publish_path = self.verbose or self.pedantic or self.trace
+        self.slow_delivery_path = (
+            self.trace or not self.headers
+            or permissions is not None and (permissions.filters or permissions.tracks_replies)
+        )
 
     def set_trace(self, bint trace) -> None:
         """Switch the logging of protocol operations and payloads on or off."""
@@ -157,12 +185,41 @@ cdef class ClientSession(OpHandler):
         self.endpoint.is_deciding = True
         self.endpoint.pause_reading()
 
-    def set_permissions(self, permissions) -> None:
-        """Ask these permissions (natsd.core.permissions) from now on; None: everything is allowed.
+    def set_permissions(self, PermissionRules rules) -> None:
+        """Apply these rules from now on; None: everything is allowed.
 
-        Subscriptions that exist already are not checked.
+        Subscriptions that exist already are not checked (see `drop_forbidden_subscriptions`).
         """
-        self.verdicts = None if permissions is None else Verdicts(permissions)
+        self.permissions = None if rules is None else SessionPermissions(rules)
+        self.memo = None
+        self.update_care()
+
+    @property
+    def permission_rules(self):
+        """PermissionRules of this session; None: everything is allowed."""
+        return None if self.permissions is None else self.permissions.rules
+
+    def expire_at(self, int64_t expires_ns) -> None:
+        """Call `authentication_expired` at a time of the monotonic clock; 0: never."""
+        self.expires_ns = expires_ns
+
+    def drop_forbidden_subscriptions(self) -> None:
+        """End the subscriptions that the permissions do not allow any more, and tell the client."""
+        cdef Subscription sub
+        cdef str about, logged
+        if self.permissions is None:
+            return
+        for sub in self.own_subscriptions():
+            if self.permissions.may_subscribe(sub.subject_bytes, sub.queue_bytes):
+                continue
+            self.remove_subscription(sub)
+            about = ErrorText.SUBSCRIPTION_VIOLATION.format(sub.subject)
+            logged = quoted(sub.subject)
+            if sub.queue_len:
+                about = ErrorText.SUBSCRIPTION_QUEUE_VIOLATION.format(sub.subject, sub.queue)
+                logged += f" using queue {quoted(sub.queue)}"
+            self.send_error(ErrorText.SUBSCRIPTION_REMOVED.format(about, sub.sid))
+            self.notice(f"Removed sub {logged} (sid {quoted(sub.sid)}) - not authorized")
         self.update_care()
 
     def connected(self) -> None:
@@ -248,17 +305,16 @@ cdef class ClientSession(OpHandler):
         self.read_msgs += 1
         self.read_bytes += message.data_len
         if self.slow_publish_path:
-            if not self.admit(message):
-                return 0
-        elif message.reply != NULL and may_be_reserved(message.reply) and self.is_reserved(message):
-            return 0
-        if (
-            result is None or not result.live or result.subject_len != message.subject_len
-            or memcmp(result.subject, message.subject, message.subject_len) != 0
-        ):
-            result = self.resolve(message)
+            result = self.admit(message)
             if result is None:
                 return 0
+        else:
+            if message.reply != NULL and may_be_reserved(message.reply) and self.is_reserved(message):
+                return 0
+            if not is_match_of(result, message):
+                result = self.resolve(message)
+                if result is None:
+                    return 0
         if rarely(self.traced is not None):
             delivered = distribute_traced(
                 result, self.traced, self.reactor, None if self.echo else self
@@ -320,7 +376,25 @@ cdef class ClientSession(OpHandler):
             return None
         result = self.sublist.lookup(message.subject, message.subject_len)
         self.memo = result if result.live else None
+        if self.permissions is not None and not self.is_allowed(message, result):
+            return None
         return result
+
+    cdef bint is_allowed(self, Message* message, MatchResult result) except -1:
+        """Return whether the permissions allow a publish; `result` is the match of its subject.
+
+        A refusal is sent to the client. The memo is kept only if the next message on this subject
+        is allowed, too.
+        """
+        cdef Publishing allowed = self.permissions.may_publish(
+            message.subject, message.subject_len, result
+        )
+        if allowed != ALLOWED_BY_RULES:
+            self.memo = None
+        if allowed == REFUSED_BY_RULES:
+            self.refuse_publish(message)
+            return False
+        return True
 
     cdef bint is_reserved(self, Message* message) except -1:
         """Refuse a message whose subject or reply belongs to the server; return whether it does."""
@@ -346,8 +420,9 @@ cdef class ClientSession(OpHandler):
             self.traced.trace.refused(ErrorText.PUBLISH_VIOLATION.format(text))
         return 0
 
-    cdef bint admit(self, Message* message) except -1:
-        """Log, check, and send +OK for a publish; return False to drop the message."""
+    cdef MatchResult admit(self, Message* message):
+        """Log, check, match, and send +OK for a publish; None: the message is dropped."""
+        cdef MatchResult result = self.memo
         cdef bytes line
         if self.trace:
             line = message.line[:message.line_len - 2]
@@ -360,16 +435,15 @@ cdef class ClientSession(OpHandler):
             message.subject, message.subject_len
         ):
             self.send_error(ErrorText.INVALID_PUBLISH_SUBJECT)
-        if self.verdicts is not None and not self.verdicts.may_publish(
-            message.subject, message.subject_len
-        ):
-            self.refuse_publish(message)
-            return False
+        if not is_match_of(result, message):
+            result = self.resolve(message)
+            if result is None:
+                return None
         if self.is_reserved(message):
-            return False
+            return None
         if self.verbose:
             self.send_ok()
-        return True
+        return result
 
     cdef int answer_no_responders(self, Message* message) except -1:
         """Send the publisher a 503 (no responders) through its own subscription to the reply."""
@@ -428,10 +502,12 @@ cdef class ClientSession(OpHandler):
                 f"SID {quoted(text_of(sid))}"
             )
             return False
-        if self.verdicts is not None and not self.verdicts.may_subscribe(subject, queue):
-            self.refuse_subscription(subject, queue, sid)
-            return False
-        if 0 < self.settings.max_subscriptions <= self.num_subscriptions:
+        if self.permissions is not None:
+            if not self.permissions.may_subscribe(subject, queue):
+                self.refuse_subscription(subject, queue, sid)
+                return False
+            self.update_care()
+        if self.num_subscriptions >= self.subscriptions_max:
             self.send_error(ErrorText.MAXIMUM_SUBSCRIPTIONS)
             self.error(ErrorText.MAXIMUM_SUBSCRIPTIONS)
             return False
@@ -579,6 +655,11 @@ cdef class ClientSession(OpHandler):
             stripped.line_len = PyBytes_GET_SIZE(line)
             message = &stripped
         done = self.append_message(sub, message)
+        if (
+            done and message.reply != NULL and self.permissions is not None
+            and self.permissions.tracks_replies
+        ):
+            self.permissions.note_request(message.reply, message.reply_len)
         if done and self.trace:
             self.trace_operation(
                 "->>", (b"HMSG " if message.header_len else b"MSG ")
@@ -595,8 +676,11 @@ cdef class ClientSession(OpHandler):
 
     cdef bint may_receive(self, Subscription sub, Message* message) except -1:
         """Return whether the client may receive a message of its subscription."""
-        return self.verdicts is None or self.verdicts.may_subscribe(
-            message.subject[:message.subject_len], sub.queue_bytes
+        return (
+            self.permissions is None or not self.permissions.filters
+            or self.permissions.may_receive(
+                message.subject[:message.subject_len], sub.queue_bytes
+            )
         )
 
     cdef int append_message(self, Subscription sub, Message* message) except -1:
@@ -693,6 +777,9 @@ cdef class ClientSession(OpHandler):
         if self.authenticate_by_ns and now_ns >= self.authenticate_by_ns:
             self.authenticate_by_ns = 0
             self.authentication_timed_out()
+        elif self.expires_ns and now_ns >= self.expires_ns:
+            self.expires_ns = 0
+            self.authentication_expired()
         elif now_ns >= self.ping_due_ns:
             self.ping(now_ns)
         return 0
@@ -760,6 +847,14 @@ cdef class ClientSession(OpHandler):
     def num_subscriptions(self) -> int:
         """Subscriptions of this connection."""
         return 0 if self.subscriptions is None else len(self.subscriptions)
+
+
+cdef inline bint is_match_of(MatchResult result, Message* message) noexcept:
+    """Return whether a match result, or None, is still the match of the message's subject."""
+    return (
+        result is not None and result.live and result.subject_len == message.subject_len
+        and memcmp(result.subject, message.subject, message.subject_len) == 0
+    )
 
 
 cdef str text_of(bytes text):

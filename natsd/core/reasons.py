@@ -22,8 +22,15 @@ class ClosedReason(enum.Enum):
     PROTOCOL_VIOLATION = "Protocol Violation"
     BAD_CLIENT_PROTOCOL_VERSION = "Bad Client Protocol Version"
     MAXIMUM_CONNECTIONS_EXCEEDED = "Maximum Connections Exceeded"
+    MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED = "Maximum Account Connections Exceeded"
     MAXIMUM_MESSAGE_PAYLOAD_EXCEEDED = "Maximum Message Payload Exceeded"
     MAXIMUM_CONTROL_LINE_EXCEEDED = "Maximum Control Line Exceeded"
+    MAXIMUM_SUBSCRIPTIONS_EXCEEDED = "Maximum Subscriptions Exceeded"
+    AUTHENTICATION_EXPIRED = "Authentication Expired"
+    MISSING_ACCOUNT = "Missing Account"
+    CREDENTIALS_REVOKED = "Credentials Revoked"
+    PROXY_NOT_TRUSTED = "Proxy Not Trusted"
+    PROXY_REQUIRED = "Proxy Required"
     SERVER_SHUTDOWN = "Server Shutdown"
     INTERNAL_CLIENT = "Internal Client"
     NO_RESPONDERS_REQUIRES_HEADERS = "No Responders Requires Headers"
@@ -37,9 +44,14 @@ class ErrorText:
     MAXIMUM_CONTROL_LINE = "maximum control line exceeded"
     MAXIMUM_PAYLOAD = "Maximum Payload Violation"
     MAXIMUM_CONNECTIONS = "maximum connections exceeded"
+    MAXIMUM_ACCOUNT_CONNECTIONS = "maximum account active connections exceeded"
     MAXIMUM_SUBSCRIPTIONS = "maximum subscriptions exceeded"
     AUTHORIZATION_VIOLATION = "Authorization Violation"
     AUTHENTICATION_TIMEOUT = "Authentication Timeout"
+    USER_AUTHENTICATION_EXPIRED = "User Authentication Expired"
+    ACCOUNT_AUTHENTICATION_EXPIRED = "Account Authentication Expired"
+    USER_AUTHENTICATION_REVOKED = "User Authentication Revoked"
+    FAILED_ACCOUNT_REGISTRATION = "Failed Account Registration"
     STALE_CONNECTION = "Stale Connection"
     INVALID_CLIENT_PROTOCOL = "invalid client protocol"
     NO_RESPONDERS_REQUIRES_HEADERS = "no responders requires headers support"
@@ -49,4 +61,5 @@ class ErrorText:
     PUBLISH_REPLY_VIOLATION = 'Permissions Violation for Publish with Reply of "{}"'
     SUBSCRIPTION_VIOLATION = 'Permissions Violation for Subscription to "{}"'
     SUBSCRIPTION_QUEUE_VIOLATION = 'Permissions Violation for Subscription to "{}" using queue "{}"'
+    SUBSCRIPTION_REMOVED = '{} (sid "{}")'
     SUBSCRIPTION_TOO_MANY_TOKENS = 'Permissions Violation for Subscription to "{}", too many tokens'
