@@ -7,7 +7,7 @@ that, which compiled code calls directly.
 from typing import Final
 
 from natsd.accounts.internal_client import InternalClient
-from natsd.config.account_options import MsgTraceOptions
+from natsd.config.trace_options import MsgTraceOptions
 from natsd.core.network import AccountPublisher, Reactor, TrafficStats
 from natsd.core.routing import SubList
 

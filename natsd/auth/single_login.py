@@ -24,12 +24,12 @@ class SingleLogin:
 
     def authenticate(self, client: ConnectingClient, connect: Credentials) -> Verdict:
         """Compare the credentials of a CONNECT with the configured ones."""
-        options = self._options
-        if options.token:
-            return self._verdict(is_right=_equal(connect.auth_token, options.token))
-        if options.user or options.password:
-            is_user = _equal(connect.user, options.user)
-            return self._verdict(is_right=_equal(connect.password, options.password) and is_user)
+        expected = self._options.authorization
+        if expected.token:
+            return self._verdict(is_right=_equal(connect.auth_token, expected.token))
+        if expected.user or expected.password:
+            is_user = _equal(connect.user, expected.user)
+            return self._verdict(is_right=_equal(connect.password, expected.password) and is_user)
         return self._accepted
 
     def _verdict(self, *, is_right: bool) -> Verdict:

@@ -1,172 +1,136 @@
 """The settings of accounts, with the names of nats-server's `accounts {}`.
 
-- An account's `jetstream` is a boolean, `enabled` or `disabled`, or a mapping of limits; a limit of
-  -1 means no limit.
-- `tiers` holds limits by the number of replicas, `R1` to `R5`. They replace the limits that apply
-  to all streams together. nats-server takes tiers from JWTs only.
-- An account's `msg_trace` (also `trace_dest`) is a subject, or a mapping of `dest` and `sampling`;
-  `sampling` is a number of per cent, or a text such as `25%`.
-- So far `$G`, the account of all clients, is the only account that can be configured.
+- `accounts` is a mapping of names to settings, or a list of names.
+- The same classes describe the accounts of JWTs.
+- If an account's `jetstream` is None, the account has streams only if it is `$G` and no other
+  account is configured.
 
-Source: nats-server's `parseAccounts` and `parseJetStreamForAccount` (server/opts.go); ADR-41 for
-`msg_trace`.
+Source: nats-server's `parseAccounts` (server/opts.go).
 """
 # ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from natsd.config.account_jetstream import AccountJetStream, read_account_jetstream
+from natsd.config.auth_options import (
+    PermissionsOptions,
+    UserOptions,
+    read_permissions,
+    read_users,
+)
+from natsd.config.mapping_options import MappingDestination, read_mappings
+from natsd.config.public_keys import ACCOUNT, is_public_key
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
-    flag,
+    optional,
     read_all,
-    section,
+    read_items,
+    read_named,
+    section_field,
     section_of,
-    size,
     text,
-    unknown_setting,
     whole,
-    word,
 )
-from natsd.core.routing import is_valid_publish
+from natsd.config.shared_subjects import (
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+    read_exports,
+    read_imports,
+)
+from natsd.config.trace_options import MsgTraceOptions, read_msg_trace
 
 INT32_MAX: Final = 2**31 - 1
-ACCOUNTS: Final = ("$G",)
-TIERS: Final = ("R1", "R2", "R3", "R4", "R5")
-_ENABLED: Final = {"enabled": True, "enable": True, "disabled": False, "disable": False}
-_TRAFFIC: Final = {"system": "system", "owner": "owner", "": "system"}
 
-ALIASES: Final = {
-    alias: name
-    for name, aliases in {
-        "max_memory": "max_mem mem memory",
-        "max_store": "max_file max_disk store disk",
-        "max_streams": "streams",
-        "max_consumers": "consumers",
-        "max_bytes_required": "max_stream_bytes max_bytes",
-        "memory_max_stream_bytes": "mem_max_stream_bytes",
-        "disk_max_stream_bytes": "store_max_stream_bytes",
-    }.items()
-    for alias in aliases.split()
+LIMITS_ALIASES: Final = {
+    "max_conn": "max_connections",
+    "max_subs": "max_subscriptions",
+    "max_pay": "max_payload",
+    "max_leafs": "max_leafnodes",
 }
+ALIASES: Final = {"trace_dest": "msg_trace", "maps": "mappings"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorageLimits:
-    """Limits on an account's streams and consumers, for all of them or for one tier; -1: none."""
+class AccountLimits:
+    """Limits on an account's connections; -1: none."""
 
-    max_memory: int = size(-1, -1, "bytes in memory streams")
-    max_store: int = size(-1, -1, "bytes in file streams")
-    max_streams: int = whole(-1, -1, INT32_MAX, "streams; 0: no limit either")
-    max_consumers: int = whole(-1, -1, INT32_MAX, "consumers of a stream; 0: no limit either")
-    max_ack_pending: int = whole(-1, -1, INT32_MAX, "most a consumer may have unacknowledged")
-    memory_max_stream_bytes: int = size(-1, -1, "largest max_bytes of a memory stream")
-    disk_max_stream_bytes: int = size(-1, -1, "largest max_bytes of a file stream")
-    max_bytes_required: bool = flag(False, "refuse streams without max_bytes")
+    max_connections: int = whole(-1, -INT32_MAX, INT32_MAX, "connections of clients")
+    max_subscriptions: int = whole(-1, -INT32_MAX, INT32_MAX, "subscriptions of a connection")
+    max_payload: int = whole(-1, -INT32_MAX, INT32_MAX, "bytes in a message")
+    max_leafnodes: int = whole(-1, -INT32_MAX, INT32_MAX, "connections of leaf nodes")
 
     def __post_init__(self) -> None:
         read_all(self)
-
-
-def _read_tiers(given: object) -> NamedSections[StorageLimits]:
-    if not isinstance(given, Mapping):
-        raise OptionsError("must be a mapping of tiers")
-    for name in given:
-        if name not in TIERS:
-            raise OptionsError(f"there is no tier {name!r}: they are {', '.join(TIERS)}")
-    return NamedSections({name: _read_limits(StorageLimits, each) for name, each in given.items()})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountJetStream(StorageLimits):
-    """JetStream's settings of one account."""
-
-    enabled: bool = flag(True, "serve streams and consumers")
-    cluster_traffic: str = word("system", _TRAFFIC, "whose account carries replication")
-    tiers: NamedSections[StorageLimits] = section(
-        NamedSections[StorageLimits](), _read_tiers, "limits by the number of replicas"
-    )
-
-    def __post_init__(self) -> None:
-        StorageLimits.__post_init__(self)
-        if self.tiers and _flat(self) != StorageLimits():
-            raise OptionsError("limits are those of tiers, or of everything together")
-
-
-def _flat(given: StorageLimits) -> StorageLimits:
-    """Return only the StorageLimits fields, without those of a subclass."""
-    names = StorageLimits.__dataclass_fields__
-    return StorageLimits(**{name: getattr(given, name) for name in names})
-
-
-_read_limits: Callable[..., StorageLimits] = partial(section_of, aliases=ALIASES)
-
-
-def _read_jetstream(given: object) -> AccountJetStream:
-    if isinstance(given, str):
-        if given.lower() not in _ENABLED:
-            raise OptionsError(f"must be enabled, disabled, or a mapping, not {given!r}")
-        given = _ENABLED[given.lower()]
-    if isinstance(given, bool):
-        return AccountJetStream(enabled=given)
-    return section_of(AccountJetStream, given, aliases=ALIASES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MsgTraceOptions:
-    """Tracing of an account's messages that have a sampled `traceparent` header."""
-
-    dest: str = text("", "subject that traces are published to; empty: there are none")
-    sampling: int = whole(100, 1, 100, "how many of 100 such messages are traced")
-
-    def __post_init__(self) -> None:
-        read_all(self)
-        if self.dest and not is_valid_publish(self.dest):
-            raise OptionsError(f"Trace destination {self.dest!r} is not valid")
-
-
-def _read_msg_trace(given: object) -> MsgTraceOptions:
-    if isinstance(given, str):
-        return MsgTraceOptions(dest=given)
-    if isinstance(given, Mapping):
-        given = {name: _without_per_cent(str(name), value) for name, value in given.items()}
-    return section_of(MsgTraceOptions, given)
-
-
-def _without_per_cent(name: str, value: object) -> object:
-    return (
-        value.removesuffix("%") if name.lower() == "sampling" and isinstance(value, str) else value
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountOptions:
     """One account's settings."""
 
-    jetstream: AccountJetStream = section(
-        AccountJetStream(), _read_jetstream, "streams and consumers: true, or a mapping of limits"
+    nkey: str = text("", "public nkey of the account")
+    users: tuple[UserOptions, ...] = section_field((), read_users, "users of the account")
+    default_permissions: PermissionsOptions | None = optional(
+        read_permissions, "permissions of users that have none of their own"
     )
-    msg_trace: MsgTraceOptions = section(
-        MsgTraceOptions(), _read_msg_trace, "traces of messages: a subject, or dest and sampling"
+    imports: tuple[StreamImport | ServiceImport, ...] = section_field(
+        (), read_imports, "streams and services of other accounts that this one uses"
+    )
+    exports: tuple[StreamExport | ServiceExport, ...] = section_field(
+        (), read_exports, "streams and services that other accounts may use"
+    )
+    mappings: Mapping[str, tuple[MappingDestination, ...]] = section_field(
+        NamedSections[tuple[MappingDestination, ...]](),
+        read_mappings,
+        "other subjects that published messages get",
+    )
+    jetstream: AccountJetStream | None = optional(
+        read_account_jetstream, "streams and consumers: true, or a mapping of limits"
+    )
+    limits: AccountLimits = section_field(
+        AccountLimits(),
+        partial(section_of, AccountLimits, aliases=LIMITS_ALIASES),
+        "limits on the account's connections",
+    )
+    msg_trace: MsgTraceOptions = section_field(
+        MsgTraceOptions(), read_msg_trace, "traces of messages: a subject, or dest and sampling"
     )
 
     def __post_init__(self) -> None:
         read_all(self)
+        if self.nkey and not is_public_key(self.nkey, ACCOUNT):
+            raise OptionsError(
+                f'Not a valid public nkey for an account: "{self.nkey}"', setting="nkey"
+            )
+
+
+def _read_account(given: object) -> AccountOptions:
+    if not isinstance(given, Mapping | AccountOptions):
+        raise OptionsError("Expected map entries for accounts")
+    return section_of(AccountOptions, given, aliases=ALIASES)
+
+
+def _read_account_names(given: object) -> NamedSections[AccountOptions]:
+    names = read_items(given, _read_account_name, "names of accounts")
+    for name in names:
+        if names.count(name) > 1:
+            raise OptionsError(f"Duplicate Account Entry: {name}")
+    return NamedSections(dict.fromkeys(names, AccountOptions()))
+
+
+def _read_account_name(given: object) -> str:
+    if not isinstance(given, str):
+        raise OptionsError("must be the name of an account")
+    return given
 
 
 def read_accounts(given: object) -> NamedSections[AccountOptions]:
     """Return the settings of accounts by name. Raises OptionsError."""
-    if not isinstance(given, Mapping):
-        raise OptionsError("must be a mapping of accounts")
-    read: dict[str, AccountOptions] = {}
-    for name, settings in given.items():
-        if name not in ACCOUNTS:
-            raise unknown_setting(str(name), list(ACCOUNTS))
-        try:
-            read[name] = section_of(AccountOptions, settings, aliases={"trace_dest": "msg_trace"})
-        except OptionsError as error:
-            raise OptionsError(f"{name}: {error}") from None
-    return NamedSections(read)
+    if isinstance(given, list | tuple):
+        return _read_account_names(given)
+    return read_named(given, _read_account, "accounts")

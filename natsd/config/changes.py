@@ -3,7 +3,8 @@
     diff_options(old, new) ─▶ [OptionChange("max_payload", 1048576, 2048, (CONNECTIONS, INFO)), …]
     with_changes(old, changes) == new
 
-- `APPLIED_BY` names every setting of `Options`, once. A setting of JetStream is `jetstream.<name>`.
+- `APPLIED_BY` names every setting of `Options`, once. A setting of a section that
+  changes in parts is `jetstream.<name>` or `authorization.<name>`.
 - A setting with no component needs a restart. JetStream's settings can be changed while it is off,
   or with the change that switches it on or off.
 - nats-server can change what can be changed here, and accounts; here, but not there, `max_pending`,
@@ -19,13 +20,13 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final
 
-from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.options import Options
 from natsd.core.durations import format_duration
 
 CONTROL_LINE_BYTES_MAX: Final = 64 << 10
 """Every server's read buffer is large enough for protocol lines of this length."""
-_JETSTREAM: Final = "jetstream"
+SECTIONS: Final = ("authorization", "jetstream")
+"""Sections whose settings change one by one."""
 
 
 class Component(Enum):
@@ -125,13 +126,36 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "ping_interval": _CONNECTIONS,
     "ping_max": _CONNECTIONS,
     "write_deadline": _CONNECTIONS,
-    "auth_timeout": _CONNECTIONS,
     "lame_duck_duration": _NEXT_USE,
     "lame_duck_grace_period": _NEXT_USE,
-    "user": _LOGIN,
-    "password": _LOGIN,
-    "token": _LOGIN,
+    "authorization.user": _LOGIN,
+    "authorization.password": _LOGIN,
+    "authorization.token": _LOGIN,
+    "authorization.timeout": _CONNECTIONS,
+    "authorization.users": RESTART,
+    "authorization.default_permissions": RESTART,
+    "authorization.auth_callout": RESTART,
+    "authorization.proxy_required": RESTART,
     "accounts": RESTART,
+    "mappings": RESTART,
+    "no_auth_user": RESTART,
+    "system_account": RESTART,
+    "no_system_account": RESTART,
+    "proxies": RESTART,
+    "operators": RESTART,
+    "trusted_keys": RESTART,
+    "resolver": RESTART,
+    "resolver_tls": RESTART,
+    "resolver_preload": RESTART,
+    "resolver_pinned_accounts": RESTART,
+    "default_sentinel": RESTART,
+    "default_js_domain": RESTART,
+    "tls": RESTART,
+    "allow_non_tls": RESTART,
+    "proxy_protocol": RESTART,
+    "server_tags": RESTART,
+    "server_metadata": RESTART,
+    "feature_flags": RESTART,
     "jetstream.enabled": _by(Component.JETSTREAM, Component.INFO),
     "jetstream.store_dir": RESTART,
     "jetstream.max_memory_store": _LARGER,
@@ -158,8 +182,10 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
 
 
 def diff_options(old: Options, new: Options) -> list[OptionChange]:
-    """Return the settings that differ, those of JetStream last."""
-    changes = [*_diff(old, new, ""), *_diff(old.jetstream, new.jetstream, f"{_JETSTREAM}.")]
+    """Return the settings that differ, those of sections last."""
+    changes = list(_diff(old, new, ""))
+    for name in SECTIONS:
+        changes.extend(_diff(getattr(old, name), getattr(new, name), f"{name}."))
     if old.jetstream.enabled and new.jetstream.enabled:
         return changes
     return [
@@ -170,27 +196,27 @@ def diff_options(old: Options, new: Options) -> list[OptionChange]:
 
 def _is_of_jetstream(change: OptionChange) -> bool:
     """Return whether only a restart applies the change, unless JetStream is off before or after."""
-    is_of_jetstream = change.name == "store_dir" or change.name.startswith(f"{_JETSTREAM}.")
+    is_of_jetstream = change.name == "store_dir" or change.name.startswith("jetstream.")
     return is_of_jetstream and change.needs_restart
 
 
 def with_changes(options: Options, changes: Iterable[OptionChange]) -> Options:
     """Return the options with all changes made. Raises OptionsError if they do not go together."""
-    values = {change.name: change.new for change in changes}
-    of_jetstream = {
-        name.removeprefix(f"{_JETSTREAM}."): values.pop(name)
-        for name in list(values)
-        if name.startswith(f"{_JETSTREAM}.")
-    }
-    return replace(options, **values, jetstream=replace(options.jetstream, **of_jetstream))
+    values: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+    for change in changes:
+        section, _, name = change.name.rpartition(".")
+        (nested[section] if section else values)[name] = change.new
+    sections = {name: replace(getattr(options, name), **nested[name]) for name in SECTIONS}
+    return replace(options, **values, **sections)
 
 
-def _diff(old: Options | JetStreamOptions, new: object, prefix: str) -> Iterator[OptionChange]:
+def _diff(old: Any, new: object, prefix: str) -> Iterator[OptionChange]:
     """Yield the changes among the settings of one class, but not of a section within it."""
     for setting in fields(old):
         name = prefix + setting.name
         before, after = getattr(old, setting.name), getattr(new, setting.name)
-        if before != after and name != _JETSTREAM:
+        if before != after and name not in SECTIONS:
             row = APPLIED_BY[name]
             components = row.components if row.can_apply(before, after) else ()
             is_secret = setting.metadata["kind"].is_secret

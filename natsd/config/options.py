@@ -9,12 +9,13 @@
 """
 # ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from natsd.config.account_options import AccountOptions, read_accounts
+from natsd.config.authorization import AuthorizationOptions, read_authorization
 from natsd.config.jetstream_options import JetStreamOptions, read_jetstream
 from natsd.config.settings import (
     NamedSections,
@@ -22,15 +23,38 @@ from natsd.config.settings import (
     duration,
     file,
     flag,
+    optional,
     read_all,
     secret,
     section,
+    section_field,
     size,
     text,
+    texts,
     unknown_setting,
     whole,
 )
+from natsd.config.top_level import (
+    read_accounts,
+    read_domains,
+    read_mappings,
+    read_operators,
+    read_preload,
+    read_proxies,
+    read_public_keys,
+    read_resolver,
+    read_switches,
+    read_tls,
+    read_words,
+)
 from natsd.core.durations import format_duration
+
+if TYPE_CHECKING:
+    from natsd.config.account_options import AccountOptions
+    from natsd.config.mapping_options import MappingDestination
+    from natsd.config.proxies_options import ProxiesOptions
+    from natsd.config.resolver_options import ResolverOptions
+    from natsd.config.tls_options import TlsOptions
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -43,6 +67,13 @@ PAYLOAD_WARN_BYTES: Final = 8 * MIB
 
 
 _OF_JETSTREAM: Final = "jetstream."
+LOGIN: Final = {
+    "user": "user",
+    "password": "password",
+    "token": "token",
+    "auth_timeout": "timeout",
+}
+"""Settings of `authorization` that `make_options` takes by themselves, with their names there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +157,6 @@ class Options:
         zero_is_default=True,
     )
     write_deadline: timedelta = duration(timedelta(seconds=10), "how long a write may be blocked")
-    auth_timeout: timedelta = duration(timedelta(seconds=2), "how long a client may take to log in")
 
     # Moving clients to other servers (SIGUSR2).
     lame_duck_duration: timedelta = duration(
@@ -136,15 +166,53 @@ class Options:
         timedelta(seconds=10), "how long a lame duck waits before it closes the first client"
     )
 
-    # Authentication.
-    user: str = text("", "user name that clients must present")
-    password: str = secret("password that goes with the user name")
-    token: str = secret("token that clients must present")
+    # Who may log in, and to which account.
+    authorization: AuthorizationOptions = section(
+        AuthorizationOptions(), read_authorization, "how clients log in"
+    )
+    accounts: "NamedSections[AccountOptions]" = section_field(
+        NamedSections["AccountOptions"](), read_accounts, "settings of accounts by name"
+    )
+    mappings: "Mapping[str, tuple[MappingDestination, ...]]" = section_field(
+        NamedSections["tuple[MappingDestination, ...]"](),
+        read_mappings,
+        "other subjects that messages published in $G get",
+    )
+    no_auth_user: str = text("", "user that clients without credentials are")
+    system_account: str = text("", "account of the server's own messages; empty: $SYS")
+    no_system_account: bool = flag(False, "have no system account")
+    proxies: "ProxiesOptions | None" = optional(read_proxies, "proxies whose signatures count")
 
-    accounts: NamedSections[AccountOptions] = section(
-        NamedSections[AccountOptions](),
-        read_accounts,
-        "settings of accounts by name: what $G may use",
+    # Accounts and users with JWTs.
+    operators: tuple[str, ...] = section_field(
+        (), read_operators, "JWTs of operators, or files that hold them"
+    )
+    trusted_keys: tuple[str, ...] = section_field(
+        (), read_public_keys, "public keys of operators, in place of their JWTs"
+    )
+    resolver: "ResolverOptions | None" = optional(read_resolver, "where accounts' JWTs come from")
+    resolver_tls: "TlsOptions | None" = optional(read_tls, "TLS to the resolver's URL")
+    resolver_preload: Mapping[str, str] = section_field(
+        NamedSections[str](), read_preload, "accounts' JWTs by public key"
+    )
+    resolver_pinned_accounts: tuple[str, ...] = texts("accounts that need not be in the resolver")
+    default_sentinel: str = secret("user JWT of clients without credentials")
+    default_js_domain: Mapping[str, str] = section_field(
+        NamedSections[str](), read_domains, "JetStream domains by account"
+    )
+
+    # TLS and proxies.
+    tls: "TlsOptions | None" = optional(read_tls, "TLS for clients")
+    allow_non_tls: bool = flag(False, "accept clients without TLS too")
+    proxy_protocol: bool = flag(False, "accept only connections with a PROXY header")
+
+    # What monitoring and events tell about this server.
+    server_tags: tuple[str, ...] = section_field((), read_words, "tags of this server")
+    server_metadata: Mapping[str, str] = section_field(
+        NamedSections[str](), read_domains, "texts about this server, by name"
+    )
+    feature_flags: Mapping[str, bool] = section_field(
+        NamedSections[bool](), read_switches, "experimental features, by name"
     )
 
     # JetStream.
@@ -167,7 +235,12 @@ class Options:
     @property
     def auth_required(self) -> bool:
         """Whether clients must authenticate."""
-        return bool(self.user or self.password or self.token)
+        return bool(
+            self.authorization.is_required
+            or self.operators
+            or self.trusted_keys
+            or any(account.users for account in self.accounts.values())
+        )
 
     @property
     def http_address(self) -> str:
@@ -182,6 +255,7 @@ def make_options(base: Options | None = None, /, **settings: Any) -> Options:
     others. Raises OptionsError for an unknown name or an invalid value.
     """
     _fold_jetstream(settings, JetStreamOptions() if base is None else base.jetstream)
+    _fold_login(settings, AuthorizationOptions() if base is None else base.authorization)
     known = [setting.name for setting in fields(Options)]
     for name in settings:
         if name not in known:
@@ -212,6 +286,17 @@ def _fold_jetstream(settings: dict[str, Any], base: JetStreamOptions) -> None:
     elif not isinstance(section, JetStreamOptions):
         section = read_jetstream(section)
     settings["jetstream"] = replace(section, **given)
+
+
+def _fold_login(settings: dict[str, Any], base: AuthorizationOptions) -> None:
+    """Replace `user`, `password`, `token` and `auth_timeout` by an `authorization` section."""
+    given = {LOGIN[name]: settings.pop(name) for name in LOGIN if name in settings}
+    if not given:
+        return
+    section = settings.get("authorization", base)
+    if not isinstance(section, AuthorizationOptions):
+        section = read_authorization(section)
+    settings["authorization"] = replace(section, **given)
 
 
 def _check_together(options: Options) -> None:

@@ -8,13 +8,13 @@
 - A section is a dataclass of settings within another; `section_of` reads one from a mapping.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from natsd.core.durations import DurationError, format_duration, parse_duration
 
@@ -28,7 +28,58 @@ Section = TypeVar("Section")
 
 
 class OptionsError(ValueError):
-    """Settings are invalid; the text is one line for the user."""
+    """Settings are invalid; the text is one line for the user.
+
+    `setting` is the name of the setting, if the error is about one of a section. `position` says
+    where in a file the error is, and `others` are further errors that were found with this one.
+    """
+
+    def __init__(self, text: str, *, setting: str = "") -> None:
+        super().__init__(text)
+        self.setting = setting
+        self.position: Position | None = None
+        self.others: tuple[OptionsError, ...] = ()
+
+    @property
+    def every(self) -> "tuple[OptionsError, ...]":
+        """This error and the others, as single errors in the order of their positions."""
+        errors = (self, *(error for other in self.others for error in other.every))
+        return tuple(sorted(errors, key=lambda error: error.position or NOWHERE))
+
+    def within(self, name: str) -> "OptionsError":
+        """Return the same error, and the others, as errors in the section of that name."""
+        error = OptionsError(f"{name}: {self}")
+        error.position = self.position
+        error.others = tuple(other.within(name) for other in self.others)
+        return error
+
+    def at(self, place: object) -> "OptionsError":
+        """Set the position to that of a key or value of a file, unless it is known already."""
+        if self.position is None:
+            self.position = getattr(place, "position", None)
+        return self
+
+
+class Position(NamedTuple):
+    """A place in a configuration file; lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+NOWHERE: Final = Position("", 0, 0)
+
+
+def raise_together(errors: "list[OptionsError]") -> None:
+    """Raise the first of the errors, with the others attached; do nothing if there are none."""
+    if errors:
+        first, *rest = errors
+        first.others += tuple(rest)
+        raise first
 
 
 class NamedSections(Mapping[str, Section]):
@@ -182,7 +233,69 @@ def duration(
 
 def section(default: Section, read: Callable[[object], Section], description: str) -> Any:
     """Declare a setting that is a section; `read` converts a value to the section."""
-    return _setting(default, Kind(read, description, is_section=True))
+    return section_field(default, read, description)
+
+
+def optional(read: Callable[[object], object], description: str, *, is_secret: bool = False) -> Any:
+    """Declare a setting that is a section, or None (the default) if it is not given."""
+    return section_field(None, read, description, is_secret=is_secret)
+
+
+def section_field(
+    default: Any, read: Callable[[object], Any], description: str, *, is_secret: bool = False
+) -> Any:
+    """Declare a setting with its own reader, whose errors are one line each."""
+    kind = Kind(read, description, is_secret=is_secret, is_section=True)
+    return field(default=default, repr=not is_secret, metadata={"kind": kind})
+
+
+def texts(description: str, *, is_secret: bool = False) -> Any:
+    """Declare a setting that is a tuple of texts; one text stands for itself alone."""
+    return section_field((), read_texts, description, is_secret=is_secret)
+
+
+def read_texts(given: object) -> tuple[str, ...]:
+    """Return texts from one text or a sequence of texts. Raises OptionsError."""
+    return read_items([given] if isinstance(given, str) else given, _read_text, "texts")
+
+
+def read_items(
+    given: object, read_one: Callable[[object], Section], what: str
+) -> tuple[Section, ...]:
+    """Return a tuple of what `read_one` makes of each item of a sequence. Raises OptionsError."""
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise OptionsError(f"must be a list of {what}")
+    found: list[Section] = []
+    errors: list[OptionsError] = []
+    positions = getattr(given, "positions", ())
+    for index, item in enumerate(given):
+        try:
+            found.append(read_one(item))
+        except OptionsError as error:
+            if error.position is None and index < len(positions):
+                error.position = positions[index]
+            errors.append(error)
+    raise_together(errors)
+    return tuple(found)
+
+
+def read_named(
+    given: object, read_one: Callable[[object], Section], what: str
+) -> NamedSections[Section]:
+    """Return what `read_one` makes of each value of a mapping, by name. Raises OptionsError."""
+    if not isinstance(given, Mapping):
+        raise OptionsError(f"must be a mapping of {what}")
+    found: dict[str, Section] = {}
+    errors: list[OptionsError] = []
+    for name, value in given.items():
+        if getattr(name, "is_variable", False):
+            continue
+        try:
+            found[str(name)] = read_one(value)
+        except OptionsError as error:
+            errors.append(error.at(name).within(str(name)))
+    raise_together(errors)
+    return NamedSections(found)
 
 
 def section_of(
@@ -201,24 +314,38 @@ def section_of(
         return given
     if not isinstance(given, Mapping):
         raise OptionsError("must be a mapping of settings")
-    known = [setting.name for setting in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    known = {setting.name: setting for setting in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     settings: dict[str, object] = {}
+    places: dict[str, object] = {}
+    errors: list[OptionsError] = []
     for spelling, value in given.items():
         name = str(spelling).lower()
         name = aliases.get(name, name)
-        if name not in known:
-            raise unknown_setting(str(spelling), known)
-        if name in settings:
-            raise OptionsError(f"{name} is given twice")
-        settings[name] = value
-    return kind(**{**defaults, **settings})
+        try:
+            if name not in known:
+                if getattr(spelling, "is_variable", False):
+                    continue
+                raise unknown_setting(str(spelling), known, aliases)
+            if name in settings:
+                raise OptionsError(f"{name} is given twice", setting=name)
+            places[name] = spelling
+            settings[name] = read(known[name], value)
+        except OptionsError as error:
+            errors.append(error.at(spelling))
+    raise_together(errors)
+    try:
+        return kind(**{**defaults, **settings})
+    except OptionsError as error:
+        raise error.at(places.get(error.setting)) from None
 
 
-def unknown_setting(name: str, known: list[str]) -> OptionsError:
+def unknown_setting(name: str, known: Iterable[str], aliases: Iterable[str] = ()) -> OptionsError:
     """Return the error for an unknown setting, with a similar known name as a hint."""
     from difflib import get_close_matches  # imported on use: only errors need it
 
-    similar = get_close_matches(name.lower(), known, 1)
+    similar = get_close_matches(name.lower(), list(known), 1) or get_close_matches(
+        name.lower(), list(aliases), 1
+    )
     hint = f"; did you mean {similar[0]!r}?" if similar else ""
     return OptionsError(f"unknown option {name!r}{hint}")
 
@@ -243,9 +370,10 @@ def read(setting: "Field[Any]", value: object) -> object:
         return kind.read(value)
     except OptionsError as error:
         if kind.is_section:
-            raise OptionsError(f"{setting.name}: {error}") from None
+            raise error.within(setting.name) from None
         shown = "" if kind.is_secret else f", not {_shown(value)}"
-        raise OptionsError(f"{setting.name} {error}{shown} ({kind.description})") from None
+        text = f"{setting.name} {error}{shown} ({kind.description})"
+        raise OptionsError(text, setting=setting.name) from None
 
 
 def _setting(default: Any, kind: Kind) -> Any:

@@ -17,7 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from natsd.config.account_options import AccountJetStream, AccountOptions, StorageLimits
+from natsd.config.account_jetstream import AccountJetStream, StorageLimits
+from natsd.config.account_names import GLOBAL
+from natsd.config.account_options import AccountOptions
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.stream.publishing import Usage
@@ -124,13 +126,17 @@ class Tiers:
 def account_tiers(accounts: Mapping[str, AccountOptions]) -> Mapping[str, AccountTiers]:
     """Return the configured tiers of each account, by account name.
 
-    An account without JetStream has no tiers.
+    An account without JetStream has no tiers. `$G` has JetStream without a setting if no other
+    account is configured.
     """
-    return {name: _tiers(each.jetstream) for name, each in accounts.items()}
+    tiers = {name: _tiers(each.jetstream) for name, each in accounts.items()}
+    if set(accounts) == {GLOBAL} and accounts[GLOBAL].jetstream is None:
+        tiers[GLOBAL] = _tiers(AccountJetStream())
+    return tiers
 
 
-def _tiers(given: AccountJetStream) -> AccountTiers:
-    if not given.enabled:
+def _tiers(given: AccountJetStream | None) -> AccountTiers:
+    if given is None or not given.enabled:
         return {}
     if given.tiers:
         return {name: _limits(each) for name, each in given.tiers.items()}

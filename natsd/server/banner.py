@@ -48,7 +48,7 @@ def log_starting(server: ServerIdentity) -> None:
     _logger.debug("  Runtime:  %s", RUNTIME_VERSION)
     _logger.info("  Name:     %s", server.name)
     _logger.info("  ID:       %s", server.id)
-    if options.password:
+    if options.authorization.password:
         _logger.warning("Plaintext passwords detected, use nkeys or bcrypt")
     if options.max_payload > PAYLOAD_WARN_BYTES:
         _logger.warning(

@@ -24,5 +24,5 @@ def set_limits(settings: Settings, options: Options) -> None:
 
 def sweep_seconds(options: Options) -> float:
     """Return the seconds between two sweeps: a tenth of the shortest deadline, within limits."""
-    shortest = min(options.ping_interval, options.write_deadline, options.auth_timeout)
+    shortest = min(options.ping_interval, options.write_deadline, options.authorization.timeout)
     return min(SWEEP_MAX_S, max(SWEEP_MIN_S, shortest.total_seconds() / 10))

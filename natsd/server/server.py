@@ -35,8 +35,8 @@ from natsd.clients.acceptor import Acceptor, refuse
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.pending_logins import PendingLogins
 from natsd.config import Options, make_options
-from natsd.config.account_options import AccountOptions
 from natsd.config.resources import descriptors_for_clients, pending_bytes_max
+from natsd.config.trace_options import MsgTraceOptions
 from natsd.core.network import Reactor, Settings, TrafficStats, has_poller
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.monitor.services import Services
@@ -227,7 +227,8 @@ class Server:
         self.renew_login()
 
     def _make_account(self, name: str, is_system: bool) -> Account:
-        settings = self.options.accounts.get(name, AccountOptions()).msg_trace
+        configured = self.options.accounts.get(name)
+        settings = MsgTraceOptions() if configured is None else configured.msg_trace
         return Account(
             name,
             self.reactor,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from natsd.config import OptionsError, make_options
-from natsd.config.account_options import ALIASES, AccountJetStream, StorageLimits
+from natsd.config.account_jetstream import ALIASES, AccountJetStream, StorageLimits
 
 READ = [
     ({"max_mem": "10M"}, "max_memory", 10 << 20),
@@ -23,9 +23,8 @@ READ = [
 ]
 MISTAKES = [
     (5, "accounts: must be a mapping of accounts"),
-    ({"A": {}}, "accounts: unknown option 'A'"),
-    ({"$G": 5}, "accounts: $G: must be a mapping of settings"),
-    ({"$G": {"users": []}}, "accounts: $G: unknown option 'users'"),
+    ({"$G": 5}, "accounts: $G: Expected map entries for accounts"),
+    ({"A": {"usrs": []}}, "accounts: A: unknown option 'usrs'; did you mean 'users'?"),
     ({"$G": {"jetstream": "maybe"}}, "accounts: $G: jetstream: must be enabled, disabled, or a"),
     (
         {"$G": {"jetstream": {"max_memm": 1}}},

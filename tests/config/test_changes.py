@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.config import Options, make_options
+from natsd.config.authorization import AuthorizationOptions
 from natsd.config.changes import APPLIED_BY, Component, diff_options, with_changes
 from natsd.config.jetstream_options import JetStreamOptions
+from tests.config.keys import JWT, public_key
 
-SECTIONS = {"jetstream"}
+SECTIONS = {"authorization": AuthorizationOptions, "jetstream": JetStreamOptions}
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "max_payload": st.integers(1, 1 << 20),
     "max_pending": st.integers(1 << 20, 1 << 26),
@@ -28,6 +30,22 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "server_name": st.sampled_from(["", "a", "b"]),
     "store_dir": st.sampled_from([None, "/x", "/y"]),
     "accounts": st.sampled_from([{}, {"$G": {"msg_trace": "t"}}, {"$G": {"jetstream": False}}]),
+    "mappings": st.sampled_from([{}, {"a": "b"}, {"a.*": [{"dest": "b.$1", "weight": "50%"}]}]),
+    "proxies": st.sampled_from([{}, {"trusted": [{"key": public_key("N")}]}]),
+    "operators": st.sampled_from([[], JWT]),
+    "trusted_keys": st.sampled_from([[], [public_key("O")]]),
+    "resolver": st.sampled_from(["MEM", "URL(http://a/)", {"type": "full", "dir": "/x"}]),
+    "resolver_tls": st.sampled_from([{}, {"insecure": True}]),
+    "resolver_preload": st.sampled_from([{}, {public_key("A"): JWT}]),
+    "resolver_pinned_accounts": st.sampled_from([[], public_key("A")]),
+    "default_js_domain": st.sampled_from([{}, {"A": "hub"}]),
+    "tls": st.sampled_from([{"cert_file": "/c", "key_file": "/k"}, {"handshake_first": "auto"}]),
+    "server_tags": st.sampled_from([[], "a", ["a", "b"]]),
+    "server_metadata": st.sampled_from([{}, {"a": "b"}]),
+    "feature_flags": st.sampled_from([{}, {"js_ack_fc_v2": False}]),
+    "authorization": st.sampled_from(
+        [{}, {"token": "a"}, {"token": "b", "timeout": 3}, {"user": "a", "password": "b"}]
+    ),
     "jetstream": st.fixed_dictionaries(
         {},
         optional={
@@ -65,7 +83,7 @@ ALL_OPTIONS = st.fixed_dictionaries(
 
 def test_every_setting_is_named_once() -> None:
     plain = [each.name for each in fields(Options) if each.name not in SECTIONS]
-    nested = [f"jetstream.{each.name}" for each in fields(JetStreamOptions)]
+    nested = [f"{name}.{each.name}" for name in SECTIONS for each in fields(SECTIONS[name])]
     assert sorted(APPLIED_BY) == sorted(plain + nested)
 
 
@@ -109,5 +127,5 @@ def test_a_change_shows_its_values_but_no_secret() -> None:
     assert [str(change) for change in diff_options(old, new)] == [
         "log_file: old=None, new=/x",
         "write_deadline: old=1m0s, new=1m30s",
-        "password: old=[REDACTED], new=[REDACTED]",
+        "authorization.password: old=[REDACTED], new=[REDACTED]",
     ]

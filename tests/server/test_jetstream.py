@@ -21,7 +21,7 @@ import natsd
 from natsd import Server
 from natsd.accounts import GLOBAL_ACCOUNT
 from natsd.clients.listener import ListenError
-from natsd.config.account_options import StorageLimits
+from natsd.config.account_jetstream import StorageLimits
 from natsd.config.jetstream_options import BatchLimits, JetStreamLimits, JetStreamOptions
 from natsd.server.banner import friendly_bytes
 from natsd.server.jetstream import JetStreamError

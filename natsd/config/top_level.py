@@ -1,0 +1,106 @@
+"""Readers of sections that most servers do not have: each imports its classes when it is called.
+
+So a start without accounts, TLS or a resolver does not pay for their classes.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from natsd.config.settings import NamedSections, OptionsError, read_named, read_texts
+
+if TYPE_CHECKING:
+    from natsd.config.account_options import AccountOptions
+    from natsd.config.mapping_options import MappingDestination
+    from natsd.config.proxies_options import ProxiesOptions
+    from natsd.config.resolver_options import ResolverOptions
+    from natsd.config.tls_options import TlsOptions
+
+
+def read_accounts(given: object) -> "NamedSections[AccountOptions]":
+    """Return the settings of accounts by name. Raises OptionsError."""
+    from natsd.config import account_options
+
+    return account_options.read_accounts(given)
+
+
+def read_mappings(given: object) -> "Mapping[str, tuple[MappingDestination, ...]]":
+    """Return the destinations of each source subject. Raises OptionsError."""
+    from natsd.config import mapping_options
+
+    return mapping_options.read_mappings(given)
+
+
+def read_proxies(given: object) -> "ProxiesOptions":
+    """Return the trusted proxies. Raises OptionsError."""
+    from natsd.config import proxies_options
+
+    return proxies_options.read_proxies(given)
+
+
+def read_resolver(given: object) -> "ResolverOptions":
+    """Return where the JWTs of accounts come from. Raises OptionsError."""
+    from natsd.config import resolver_options
+
+    return resolver_options.read_resolver(given)
+
+
+def read_tls(given: object) -> "TlsOptions":
+    """Return the settings of TLS. Raises OptionsError."""
+    from natsd.config import tls_options
+
+    return tls_options.read_tls(given)
+
+
+def read_operators(given: object) -> tuple[str, ...]:
+    """Return the JWTs of operators, from texts that are JWTs or name files. Raises OptionsError."""
+    from natsd.config import jwt_texts
+
+    return jwt_texts.read_operators(given)
+
+
+def read_preload(given: object) -> NamedSections[str]:
+    """Return JWTs by account. Raises OptionsError."""
+    from natsd.config import jwt_texts
+
+    return jwt_texts.read_preload(given)
+
+
+def read_public_keys(given: object) -> tuple[str, ...]:
+    """Return public keys of operators. Raises OptionsError."""
+    from natsd.config.public_keys import OPERATOR, is_public_key
+
+    keys = read_texts(given)
+    for key in keys:
+        if not is_public_key(key, OPERATOR):
+            raise OptionsError(f'trust key "{key}" required to be a valid public operator nkey')
+    return keys
+
+
+def read_domains(given: object) -> NamedSections[str]:
+    """Return texts by name. Raises OptionsError."""
+    return read_named(given, _read_text, "texts")
+
+
+def read_switches(given: object) -> NamedSections[bool]:
+    """Return switches by name. Raises OptionsError."""
+    return read_named(given, _read_switch, "true and false")
+
+
+def read_words(given: object) -> tuple[str, ...]:
+    """Return words from a list, or from a text with commas between them. Raises OptionsError."""
+    if isinstance(given, str):
+        given = given.split(",")
+    words = (each.strip() for each in read_texts(given))
+    return tuple(each for each in words if each)
+
+
+def _read_text(given: object) -> str:
+    if not isinstance(given, str):
+        raise OptionsError("must be a text")
+    return given
+
+
+def _read_switch(given: object) -> bool:
+    if not isinstance(given, bool):
+        raise OptionsError("must be true or false")
+    return given
