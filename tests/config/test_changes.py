@@ -117,8 +117,18 @@ def test_the_changes_lead_from_the_old_options_to_the_new(old: Options, new: Opt
 def test_whether_a_value_can_be_applied_depends_on_both(
     old: dict[str, Any], new: dict[str, Any], can_apply: bool
 ) -> None:
-    (change,) = diff_options(make_options(**old), make_options(**new))
+    with_jetstream = make_options(jetstream=True)
+    (change,) = diff_options(
+        make_options(with_jetstream, **old), make_options(with_jetstream, **new)
+    )
     assert change.needs_restart is not can_apply
+
+
+def test_settings_of_jetstream_change_while_it_is_off() -> None:
+    is_off, is_on = make_options(), {"jetstream.enabled": True, "jetstream.max_file_store": 10}
+    assert not any(change.needs_restart for change in diff_options(is_off, make_options(**is_on)))
+    changed = make_options(is_off, **{"jetstream.domain": "hub", "store_dir": "/x"})
+    assert not any(change.needs_restart for change in diff_options(is_off, changed))
 
 
 def test_a_change_shows_its_values_but_no_secret() -> None:
