@@ -17,8 +17,8 @@ from typing import Final
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
+    Settings,
     flag,
-    read_all,
     section,
     section_of,
     size,
@@ -48,7 +48,7 @@ ALIASES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorageLimits:
+class StorageLimits(Settings):
     """Limits on an account's streams and consumers, for all of them or for one tier; -1: none."""
 
     max_memory: int = size(-1, -1, "bytes in memory streams")
@@ -59,9 +59,6 @@ class StorageLimits:
     memory_max_stream_bytes: int = size(-1, -1, "largest max_bytes of a memory stream")
     disk_max_stream_bytes: int = size(-1, -1, "largest max_bytes of a file stream")
     max_bytes_required: bool = flag(False, "refuse streams without max_bytes")
-
-    def __post_init__(self) -> None:
-        read_all(self)
 
 
 def _read_tiers(given: object) -> NamedSections[StorageLimits]:
@@ -83,8 +80,8 @@ class AccountJetStream(StorageLimits):
         NamedSections[StorageLimits](), _read_tiers, "limits by the number of replicas"
     )
 
-    def __post_init__(self) -> None:
-        StorageLimits.__post_init__(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if self.tiers and _flat(self) != StorageLimits():
             raise OptionsError("limits are those of tiers, or of everything together")
 

@@ -26,8 +26,8 @@ from natsd.config.public_keys import ACCOUNT, is_public_key
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
+    Settings,
     optional,
-    read_all,
     read_items,
     read_named,
     section_field,
@@ -57,7 +57,7 @@ ALIASES: Final = {"trace_dest": "msg_trace", "maps": "mappings"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccountLimits:
+class AccountLimits(Settings):
     """Limits on an account's connections; -1: none."""
 
     max_connections: int = whole(-1, -INT32_MAX, INT32_MAX, "connections of clients")
@@ -65,12 +65,9 @@ class AccountLimits:
     max_payload: int = whole(-1, -INT32_MAX, INT32_MAX, "bytes in a message")
     max_leafnodes: int = whole(-1, -INT32_MAX, INT32_MAX, "connections of leaf nodes")
 
-    def __post_init__(self) -> None:
-        read_all(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccountOptions:
+class AccountOptions(Settings):
     """One account's settings."""
 
     nkey: str = text("", "public nkey of the account")
@@ -101,8 +98,8 @@ class AccountOptions:
         MsgTraceOptions(), read_msg_trace, "traces of messages: a subject, or dest and sampling"
     )
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if self.nkey and not is_public_key(self.nkey, ACCOUNT):
             raise OptionsError(
                 f'Not a valid public nkey for an account: "{self.nkey}"', setting="nkey"

@@ -19,9 +19,9 @@ from natsd.config.account_names import GLOBAL
 from natsd.config.public_keys import ACCOUNT, CURVE, USER, is_public_key
 from natsd.config.settings import (
     OptionsError,
+    Settings,
     flag,
     optional,
-    read_all,
     read_items,
     read_texts,
     secret,
@@ -100,16 +100,13 @@ def _read_allow(given: object) -> tuple[str, ...] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubjectRules:
+class SubjectRules(Settings):
     """Subjects that a user may publish or subscribe to, and subjects that it may not."""
 
     allow: tuple[str, ...] | None = section_field(
         None, _read_allow, "what is allowed; not given: everything"
     )
     deny: tuple[str, ...] = texts("what is denied, even if it is allowed")
-
-    def __post_init__(self) -> None:
-        read_all(self)
 
 
 def _read_subject_rules(given: object, check: Callable[[str], None]) -> SubjectRules:
@@ -122,7 +119,7 @@ def _read_subject_rules(given: object, check: Callable[[str], None]) -> SubjectR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponsesOptions:
+class ResponsesOptions(Settings):
     """The permission to publish to the reply subjects of received requests."""
 
     max_msgs: int = RESPONSES_DEFAULT
@@ -165,13 +162,13 @@ def _response_setting(name: str, value: object) -> dict[str, Any]:
         except DurationError as error:
             raise OptionsError(f"error parsing expires: {error}") from None
         return {name: expires} if expires else {}
-    from natsd.config.settings import unknown_setting
+    from natsd.config.settings import unknown_field
 
-    raise unknown_setting(name, ["max_msgs", "expires"])
+    raise unknown_field(name, ["max_msgs", "expires"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionsOptions:
+class PermissionsOptions(Settings):
     """What a user may publish and subscribe to."""
 
     publish: SubjectRules = section_field(
@@ -186,8 +183,8 @@ class PermissionsOptions:
         read_responses, "permission to publish responses to requests"
     )
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if self.allow_responses is not None and self.publish.allow is None:
             object.__setattr__(self, "publish", replace(self.publish, allow=()))
 
@@ -210,7 +207,7 @@ def read_connection_types(given: object) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserOptions:
+class UserOptions(Settings):
     """A user: a name and a password, or an nkey."""
 
     user: str = text("", "user name")
@@ -224,8 +221,8 @@ class UserOptions:
     )
     proxy_required: bool = flag(False, "accept the user only through a trusted proxy")
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if not self.nkey and not self.user:
             raise OptionsError("User entry requires a user", setting="password")
         if self.nkey and not is_public_key(self.nkey, USER):
@@ -245,7 +242,7 @@ def read_users(given: object) -> tuple[UserOptions, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthCalloutOptions:
+class AuthCalloutOptions(Settings):
     """A service that decides about each login."""
 
     issuer: str = text("", "public nkey of the account that signs the answers")
@@ -254,8 +251,8 @@ class AuthCalloutOptions:
     xkey: str = text("", "public curve key that requests are encrypted for")
     allowed_accounts: tuple[str, ...] = texts("accounts that the service may assign; none: all")
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if not self.account:
             object.__setattr__(self, "account", GLOBAL)
         if not self.issuer:

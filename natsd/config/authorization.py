@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from natsd.config.settings import (
     OptionsError,
+    Settings,
     duration,
     flag,
     optional,
-    read_all,
     secret,
     section_field,
     section_of,
@@ -55,7 +55,7 @@ def _read_callout(given: object) -> "AuthCalloutOptions":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationOptions:
+class AuthorizationOptions(Settings):
     """How clients log in, and how long that may take."""
 
     user: str = text("", "user name that clients must present")
@@ -71,8 +71,8 @@ class AuthorizationOptions:
     )
     proxy_required: bool = flag(False, "accept only connections through a trusted proxy")
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if (self.user or self.password) and self.token:
             raise OptionsError("Cannot have a user/pass and token", setting="token")
         if self.user and self.users:

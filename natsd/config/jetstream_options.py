@@ -18,10 +18,10 @@ from typing import Final
 
 from natsd.config.settings import (
     OptionsError,
+    Settings,
     duration,
     file,
     flag,
-    read_all,
     secret,
     section,
     section_of,
@@ -59,7 +59,7 @@ CIPHERS: Final = {"chachapoly": "chachapoly", "chacha": "chachapoly", "aes": "ae
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchLimits:
+class BatchLimits(Settings):
     """Limits on publish batches (ADR-50).
 
     An inflight limit of 0 stands for 50 atomic and 1,000 fast batches per stream, and for 1,000 and
@@ -73,12 +73,9 @@ class BatchLimits:
         timedelta(seconds=10), "how long a batch may be without a message"
     )
 
-    def __post_init__(self) -> None:
-        read_all(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JetStreamLimits:
+class JetStreamLimits(Settings):
     """Limits on the streams and consumers that clients create; 0 or below: no limit."""
 
     max_ack_pending: int = whole(0, -1, INT32_MAX, "most a consumer may have unacknowledged")
@@ -89,12 +86,9 @@ class JetStreamLimits:
         BatchLimits(), partial(section_of, BatchLimits), "bounds on batches under way"
     )
 
-    def __post_init__(self) -> None:
-        read_all(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JetStreamOptions:
+class JetStreamOptions(Settings):
     """JetStream's settings; JetStream runs only if `enabled` is True."""
 
     enabled: bool = flag(False, "serve streams and consumers")
@@ -144,8 +138,8 @@ class JetStreamOptions:
         "bounds on what clients may ask for",
     )
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         object.__setattr__(self, "unique_tag", self.unique_tag.strip().lower())
         if not self.info_queue_limit:
             object.__setattr__(self, "info_queue_limit", self.request_queue_limit)

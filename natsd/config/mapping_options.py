@@ -15,7 +15,7 @@ from typing import Any, Final
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
-    read_all,
+    Settings,
     read_items,
     section_field,
     section_of,
@@ -41,15 +41,12 @@ def _read_weight(given: object) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MappingDestination:
+class MappingDestination(Settings):
     """A subject that a part of the messages gets."""
 
     destination: str = text("", "subject, with transform functions for parts of the source")
     weight: int = section_field(WEIGHT_MAX, _read_weight, "per cent of the messages")
     cluster: str = text("", "cluster whose servers use this destination; empty: all others")
-
-    def __post_init__(self) -> None:
-        read_all(self)
 
 
 def _read_destination(given: object) -> MappingDestination:

@@ -20,11 +20,11 @@ from natsd.config.jetstream_options import JetStreamOptions, read_jetstream
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
+    Settings,
     duration,
     file,
     flag,
     optional,
-    read_all,
     secret,
     section,
     section_field,
@@ -77,7 +77,7 @@ LOGIN: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(Settings):
     """The server's settings. Durations are `timedelta`; seconds or `"2m"` are accepted."""
 
     # Client listener.
@@ -226,8 +226,8 @@ class Options:
     disable_sublist_cache: bool = flag(False, "match every message anew")
     no_fast_producer_stall: bool = flag(False, "never slow down publishers to slow subscribers")
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if self.trace_verbose:
             object.__setattr__(self, "trace", True)
         _check_together(self)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from natsd.config.public_keys import is_public_key
 from natsd.config.settings import (
     OptionsError,
-    read_all,
+    Settings,
     read_items,
     section_field,
     section_of,
-    unknown_setting,
+    unknown_field,
 )
 
 
@@ -23,7 +23,7 @@ def _read_key(given: object) -> str:
     if isinstance(given, Mapping):
         for name in given:
             if str(name).lower() not in ("key", "public_key"):
-                raise unknown_setting(str(name), ["key", "public_key"]).at(name)
+                raise unknown_field(str(name), ["key", "public_key"]).at(name)
         given = next(iter(given.values()), "")
     if not isinstance(given, str) or not is_public_key(given):
         raise OptionsError(f'invalid proxy key "{given}"')
@@ -35,13 +35,10 @@ def _read_keys(given: object) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProxiesOptions:
+class ProxiesOptions(Settings):
     """Public keys of the proxies that may vouch for their clients."""
 
     trusted: tuple[str, ...] = section_field((), _read_keys, "public keys of the proxies")
-
-    def __post_init__(self) -> None:
-        read_all(self)
 
 
 def read_proxies(given: object) -> ProxiesOptions:

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 from natsd.config.settings import (
     OptionsError,
+    Settings,
     duration,
     file,
     flag,
-    read_all,
     section_of,
     text,
     whole,
@@ -41,7 +41,7 @@ _EXPECTED: Final = 'should be MEM or URL("url") or a map containing dir and type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolverOptions:
+class ResolverOptions(Settings):
     """Where the JWTs of accounts come from."""
 
     kind: str = word(MEMORY, KINDS, "kind of resolver")
@@ -54,8 +54,8 @@ class ResolverOptions:
     ttl: timedelta = duration(timedelta(0), "how long the cache keeps a JWT; not given: 1h")
     timeout: timedelta = duration(FETCH_TIMEOUT, "how long a lookup may take")
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if self.kind == URL and not urlsplit(self.url).scheme:
             raise OptionsError(f"error parsing account resolver url {self.url!r}", setting="url")
         if self.kind in (FULL, CACHE) and self.dir is None:

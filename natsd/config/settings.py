@@ -298,6 +298,31 @@ def read_named(
     return NamedSections(found)
 
 
+class Settings:
+    """Base class of a frozen dataclass whose fields are settings: each is read and checked."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Convert every setting to its type. Raises OptionsError."""
+        for name, setting in settings_of(type(self)).items():
+            object.__setattr__(self, name, read(setting, getattr(self, name)))
+        self.check()
+
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
+
+
+def settings_of(kind: type) -> "dict[str, Field[Any]]":
+    """Return the settings of a dataclass by name."""
+    if kind not in _settings:
+        _settings[kind] = {setting.name: setting for setting in fields(kind)}
+    return _settings[kind]
+
+
+_settings: "dict[type, dict[str, Field[Any]]]" = {}
+
+
 def section_of(
     kind: type[Section],
     given: object,
@@ -314,7 +339,7 @@ def section_of(
         return given
     if not isinstance(given, Mapping):
         raise OptionsError("must be a mapping of settings")
-    known = {setting.name: setting for setting in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    known = settings_of(kind)
     settings: dict[str, object] = {}
     places: dict[str, object] = {}
     errors: list[OptionsError] = []
@@ -325,7 +350,7 @@ def section_of(
             if name not in known:
                 if getattr(spelling, "is_variable", False):
                     continue
-                raise unknown_setting(str(spelling), known, aliases)
+                raise unknown_field(str(spelling), known, aliases)
             if name in settings:
                 raise OptionsError(f"{name} is given twice", setting=name)
             places[name] = spelling
@@ -334,29 +359,38 @@ def section_of(
             errors.append(error.at(spelling))
     raise_together(errors)
     try:
-        return kind(**{**defaults, **settings})
+        return _made(kind, {**defaults, **settings})
     except OptionsError as error:
         raise error.at(places.get(error.setting)) from None
 
 
-def unknown_setting(name: str, known: Iterable[str], aliases: Iterable[str] = ()) -> OptionsError:
-    """Return the error for an unknown setting, with a similar known name as a hint."""
+def _made(kind: type[Section], settings: Mapping[str, object]) -> Section:
+    """Return a section of settings that have been read already."""
+    made = object.__new__(kind)
+    for name, setting in settings_of(kind).items():
+        object.__setattr__(made, name, settings.get(name, setting.default))
+    assert isinstance(made, Settings)
+    made.check()
+    return made
+
+
+def unknown_field(name: str, known: Iterable[str], aliases: Iterable[str] = ()) -> OptionsError:
+    """Return the error for an unknown name in a section, with a similar known name as a hint."""
+    return OptionsError(f'unknown field "{name}"{_similar(name, known, aliases)}')
+
+
+def unknown_setting(name: str, known: Iterable[str]) -> OptionsError:
+    """Return the error for an unknown setting of a program, with a similar name as a hint."""
+    return OptionsError(f"unknown option {name!r}{_similar(name, known, ())}")
+
+
+def _similar(name: str, known: Iterable[str], aliases: Iterable[str]) -> str:
     from difflib import get_close_matches  # imported on use: only errors need it
 
     similar = get_close_matches(name.lower(), list(known), 1) or get_close_matches(
         name.lower(), list(aliases), 1
     )
-    hint = f"; did you mean {similar[0]!r}?" if similar else ""
-    return OptionsError(f"unknown option {name!r}{hint}")
-
-
-def read_all(settings: Any) -> None:
-    """Convert every setting of a frozen dataclass; called in its `__post_init__`.
-
-    Raises OptionsError.
-    """
-    for setting in fields(settings):
-        object.__setattr__(settings, setting.name, read(setting, getattr(settings, setting.name)))
+    return f"; did you mean {similar[0]!r}?" if similar else ""
 
 
 def read(setting: "Field[Any]", value: object) -> object:

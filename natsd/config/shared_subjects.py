@@ -16,15 +16,15 @@ from typing import Any, Final
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
+    Settings,
     flag,
     optional,
-    read_all,
     read_items,
     read_texts,
     section_field,
     section_of,
     text,
-    unknown_setting,
+    unknown_field,
     whole,
     word,
 )
@@ -58,13 +58,13 @@ def _read_sampling(given: object) -> int:
         sampling = int(given.removesuffix("%")) if isinstance(given, str) else given
     except ValueError:
         raise OptionsError(f"must be per cent or headers, not {given!r}") from None
-    if not 1 <= sampling <= SAMPLING_DEFAULT:
+    if not SAMPLING_BY_HEADERS <= sampling <= SAMPLING_DEFAULT:
         raise OptionsError("bad sampling percentage, should be 1-100")
     return sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyOptions:
+class LatencyOptions(Settings):
     """Measurements of a service's latency, published as messages."""
 
     subject: str = text("", "subject of the measurements")
@@ -72,9 +72,8 @@ class LatencyOptions:
         SAMPLING_DEFAULT, _read_sampling, "per cent of the requests; 0: those with trace headers"
     )
 
-    def __post_init__(self) -> None:
-        if self.sampling != SAMPLING_BY_HEADERS:
-            read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if not self.subject:
             raise OptionsError("Latency subject required, but missing")
 
@@ -82,6 +81,10 @@ class LatencyOptions:
 def _read_latency(given: object) -> LatencyOptions:
     if isinstance(given, str):
         return LatencyOptions(subject=given)
+    if isinstance(given, Mapping):
+        for name, value in given.items():
+            if str(name).lower() == "sampling" and str(value).removesuffix("%") == "0":
+                raise OptionsError("bad sampling percentage, should be 1-100").at(name)
     return section_of(LatencyOptions, given)
 
 
@@ -107,7 +110,7 @@ def _read_accounts(given: object) -> tuple[str, ...] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamExport:
+class StreamExport(Settings):
     """Subjects that other accounts may subscribe to."""
 
     subject: str = text("", "subject, with wildcards for several")
@@ -122,13 +125,13 @@ class StreamExport:
         NamedSections[int](), _read_revocations, "Unix times before which accounts' tokens are void"
     )
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         _check_subject(self.subject)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceExport:
+class ServiceExport(Settings):
     """A subject on which other accounts may send requests."""
 
     subject: str = text("", "subject, with wildcards for several")
@@ -149,13 +152,13 @@ class ServiceExport:
     latency: LatencyOptions | None = optional(_read_latency, "measurements of latency")
     allow_trace: bool = flag(False, "traces of messages continue in this account")
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         _check_subject(self.subject)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamImport:
+class StreamImport(Settings):
     """Subjects of another account that this account may subscribe to."""
 
     account: str = text("", "account that exports the subjects")
@@ -165,8 +168,8 @@ class StreamImport:
     allow_trace: bool = flag(False, "traces of messages continue in this account")
     token: str = text("", "activation token (JWT); empty: none")
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         _check_source(self.account, self.subject)
         if self.prefix and self.to:
             raise OptionsError(
@@ -175,7 +178,7 @@ class StreamImport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceImport:
+class ServiceImport(Settings):
     """A service of another account that this account may send requests to."""
 
     account: str = text("", "account that exports the service")
@@ -184,8 +187,8 @@ class ServiceImport:
     share: bool = flag(False, "tell the service about the client that sends the request")
     token: str = text("", "activation token (JWT); empty: none")
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         _check_source(self.account, self.subject)
 
 
@@ -238,7 +241,7 @@ def _read_import(given: object) -> StreamImport | ServiceImport:
         raise OptionsError(f"{kind.capitalize()} entry should be an account map")
     for name in source:
         if str(name).lower() not in ("account", "subject"):
-            raise unknown_setting(str(name), ["account", "subject"]).at(name)
+            raise unknown_field(str(name), ["account", "subject"]).at(name)
     if kind == "stream":
         return section_of(StreamImport, {**rest, **source})
     for name in rest:

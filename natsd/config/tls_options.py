@@ -18,10 +18,10 @@ from typing import Final
 
 from natsd.config.settings import (
     OptionsError,
+    Settings,
     duration,
     file,
     flag,
-    read_all,
     read_items,
     read_texts,
     section_field,
@@ -100,14 +100,14 @@ _FIRST_WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CertificatePair:
+class CertificatePair(Settings):
     """The files of one certificate and its private key."""
 
     cert_file: Path | None = file("certificate, with its chain, in PEM")
     key_file: Path | None = file("private key in PEM")
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if self.cert_file is None or self.key_file is None:
             raise OptionsError("both 'cert_file' and 'key_file' are required")
 
@@ -158,7 +158,7 @@ def _read_first(given: object) -> timedelta | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsOptions:
+class TlsOptions(Settings):
     """Certificates, and what is asked of the other side."""
 
     cert_file: Path | None = file("certificate, with its chain, in PEM")
@@ -190,8 +190,8 @@ class TlsOptions:
     cert_store: str = text("", "certificate store of Windows: not supported")
     ocsp_peer: bool = flag(False, "check revocation of certificates with OCSP: not supported")
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if self.verify_and_map or self.verify_cert_and_check_known_urls:
             object.__setattr__(self, "verify", True)
         if self.certs and self.cert_file is not None:

@@ -9,19 +9,19 @@ Source: nats-server's `parseAccountMsgTrace` (server/opts.go); ADR-41.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from natsd.config.settings import OptionsError, read_all, section_of, text, whole
+from natsd.config.settings import OptionsError, Settings, section_of, text, whole
 from natsd.core.routing import is_valid_publish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MsgTraceOptions:
+class MsgTraceOptions(Settings):
     """Tracing of an account's messages that have a sampled `traceparent` header."""
 
     dest: str = text("", "subject that traces are published to; empty: there are none")
     sampling: int = whole(100, 1, 100, "how many of 100 such messages are traced")
 
-    def __post_init__(self) -> None:
-        read_all(self)
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
         if self.dest and not is_valid_publish(self.dest):
             raise OptionsError(f"Trace destination {self.dest!r} is not valid")
 

@@ -24,11 +24,11 @@ READ = [
 MISTAKES = [
     (5, "accounts: must be a mapping of accounts"),
     ({"$G": 5}, "accounts: $G: Expected map entries for accounts"),
-    ({"A": {"usrs": []}}, "accounts: A: unknown option 'usrs'; did you mean 'users'?"),
+    ({"A": {"usrs": []}}, """accounts: A: unknown field "usrs"; did you mean 'users'?"""),
     ({"$G": {"jetstream": "maybe"}}, "accounts: $G: jetstream: must be enabled, disabled, or a"),
     (
         {"$G": {"jetstream": {"max_memm": 1}}},
-        "accounts: $G: jetstream: unknown option 'max_memm'; did you mean 'max_memory'?",
+        """accounts: $G: jetstream: unknown field "max_memm"; did you mean 'max_memory'?""",
     ),
     (
         {"$G": {"jetstream": {"mem": 1, "max_mem": 2}}},
@@ -53,7 +53,7 @@ MISTAKES = [
         {"$G": {"msg_trace": {"dest": "a", "sampling": "0%"}}},
         "accounts: $G: msg_trace: sampling must be 1 to 100, not '0'",
     ),
-    ({"$G": {"msg_trace": {"to": "a"}}}, "accounts: $G: msg_trace: unknown option 'to'"),
+    ({"$G": {"msg_trace": {"to": "a"}}}, '''accounts: $G: msg_trace: unknown field "to"'''),
 ]
 
 

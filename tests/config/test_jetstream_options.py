@@ -79,7 +79,7 @@ READ: list[tuple[dict[str, Any], str, object]] = [
 MISTAKES: list[tuple[Any, str]] = [
     ("yes", "jetstream: must be enabled, disabled, or a mapping, not 'yes'"),
     (3, "jetstream: must be a mapping of settings"),
-    ({"strikt": True}, "jetstream: unknown option 'strikt'; did you mean 'strict'?"),
+    ({"strikt": True}, """jetstream: unknown field "strikt"; did you mean 'strict'?"""),
     ({"strict": "perhaps"}, "jetstream: strict must be true or false, not 'perhaps'"),
     ({"max_mem": "1g"}, "jetstream: max_memory_store must be a number of bytes, or a text that"),
     ({"max_mem": -2}, "jetstream: max_memory_store must be -1 to 9223372036854775807, not -2"),
@@ -91,7 +91,7 @@ MISTAKES: list[tuple[Any, str]] = [
     ({"cipher": "rot13"}, "jetstream: cipher must be one of chachapoly, chacha, aes"),
     ({"prev_key": "k"}, "jetstream: prev_key needs a key"),
     ({"max_concurrent_io": 3}, "jetstream: max_concurrent_io must be 4 to 8192, not 3"),
-    ({"limits": {"max_ack": 1}}, "jetstream: limits: unknown option 'max_ack'; did you mean"),
+    ({"limits": {"max_ack": 1}}, 'jetstream: limits: unknown field "max_ack"; did you mean'),
     ({"limits": 5}, "jetstream: limits: must be a mapping of settings"),
 ]
 

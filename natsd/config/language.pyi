@@ -1,0 +1,17 @@
+from collections.abc import Callable, Mapping
+
+from natsd.config.settings import Position
+from natsd.config.tree import ConfigMap
+
+class Parser:
+    warnings: list[tuple[Position, str]]
+    has_floats: bool
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        read_included: Callable[[str], ConfigMap],
+        environment: Mapping[str, str],
+        references: frozenset[str] = ...,
+    ) -> None: ...
+    def parse(self) -> ConfigMap: ...

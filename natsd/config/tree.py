@@ -1,0 +1,67 @@
+"""The tree of a configuration file: maps, lists and values that know where they stand.
+
+A `ConfigMap` is a dict, and a `ConfigList` a list. The keys of a map and the items of a list know
+their place, so that the error of an option can name file, line and column. The other values are
+str, int, float, bool and datetime.
+"""
+
+from natsd.config.settings import OptionsError, Position
+
+
+class Source:
+    """A file, or an environment variable, that was parsed."""
+
+    __slots__ = ("name", "text")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+
+    def position(self, offset: int) -> Position:
+        """Return the line and the column of a character."""
+        line = self.text.count("\n", 0, offset) + 1
+        return Position(self.name, line, offset - self.text.rfind("\n", 0, offset))
+
+
+class Key(str):
+    """The key of a map."""
+
+    __slots__ = ("is_variable", "offset", "source")
+
+    source: Source
+    offset: int
+    is_variable: bool
+    """Whether some value refers to this key: such a key need not be the name of an option."""
+
+    @property
+    def position(self) -> Position:
+        """Where the key stands."""
+        return self.source.position(self.offset)
+
+
+class ConfigMap(dict[str, object]):
+    """A map of a configuration file; its keys are of the class `Key`."""
+
+    __slots__ = ()
+
+
+class ConfigList(list[object]):
+    """A list of a configuration file."""
+
+    __slots__ = ("offsets", "source")
+
+    source: Source
+    offsets: list[int]
+
+    @property
+    def positions(self) -> list[Position]:
+        """Where the items stand."""
+        return [self.source.position(offset) for offset in self.offsets]
+
+
+class ConfigSyntaxError(OptionsError):
+    """A file does not follow the rules of the configuration language."""
+
+    def __init__(self, text: str, position: Position) -> None:
+        super().__init__(text)
+        self.position = position
