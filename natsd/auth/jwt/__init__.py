@@ -1,0 +1,1 @@
+"""JWTs of NATS: tokens that operators, accounts and servers sign with their nkeys."""
