@@ -4,12 +4,15 @@ The server's own parts use the account through an internal client, and through t
 that, which compiled code calls directly.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from natsd.accounts.internal_client import InternalClient
 from natsd.config.trace_options import MsgTraceOptions
 from natsd.core.network import AccountPublisher, Reactor, TrafficStats
 from natsd.core.routing import SubList
+
+if TYPE_CHECKING:
+    from natsd.config.account_options import AccountLimits
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
@@ -23,6 +26,7 @@ class Account:
         "counters",
         "internal_client",
         "is_system",
+        "limits",
         "msg_trace",
         "name",
         "publisher",
@@ -36,21 +40,30 @@ class Account:
         *,
         sublist_cache: bool = True,
         msg_trace: MsgTraceOptions | None = None,
+        limits: "AccountLimits | None" = None,
         is_system: bool = False,
     ) -> None:
         """Create an account without connections.
 
-        `msg_trace` says where messages with a sampled `traceparent` are traced; None: nowhere. With
+        `msg_trace` says where messages with a sampled `traceparent` are traced; None: nowhere.
+        `limits` are those of its clients; None: there are none. With
         `is_system` it is the account in which the server itself is observed.
         """
         self.name = name
         self.is_system = is_system
         self.msg_trace = msg_trace
+        self.limits = limits
         self.sublist = SubList(cache=sublist_cache)
         self.counters = TrafficStats()
         self.connections = 0
         self.publisher = AccountPublisher(reactor, self.sublist, self)
         self.internal_client = InternalClient(reactor, self.sublist, self.publisher)
+
+    def is_full_for(self, current: "Account | None") -> bool:
+        """Return whether no connection that is in the account `current` may join this one."""
+        if self.limits is None or self.limits.max_connections < 0:
+            return False
+        return self.connections - (current is self) >= self.limits.max_connections
 
     def close(self) -> None:
         """Remove the subscriptions of the internal client."""

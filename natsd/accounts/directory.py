@@ -41,18 +41,20 @@ class AccountDirectory(Mapping[str, Account]):
         make: Callable[[str, bool], Account],
         *,
         default: str = GLOBAL_ACCOUNT,
-        system: str = SYSTEM_ACCOUNT,
+        system: str = "",
         may_create: Callable[[str], bool] = no_name,
         created_max: int = CREATED_MAX,
     ) -> None:
         """Create the directory with its first two accounts.
 
-        `make` returns a new account; it gets the name, and whether it is the system account.
+        `make` returns a new account; it gets the name, and whether it is the system account. An
+        empty `system` stands for the usual name.
         """
         self._make = make
         self._may_create = may_create
         self._creatable = created_max
         self._listeners: list[Added] = []
+        system = system or SYSTEM_ACCOUNT
         self.default = make(default, False)
         self.system = make(system, True)
         self._accounts = {default: self.default, system: self.system}
@@ -64,6 +66,15 @@ class AccountDirectory(Mapping[str, Account]):
             return account
         if self._may_create(name):
             self._creatable -= 1
+            account = self._accounts[name] = self._make(name, False)
+            for added in tuple(self._listeners):
+                added(account)
+        return account
+
+    def add(self, name: str) -> Account:
+        """Return the account of that name, which is created unless it exists."""
+        account = self._accounts.get(name)
+        if account is None:
             account = self._accounts[name] = self._make(name, False)
             for added in tuple(self._listeners):
                 added(account)

@@ -1,5 +1,12 @@
 """Authentication: who may connect, and what a connection may do."""
 
-from natsd.auth.verdict import REFUSED, Authenticator, ConnectingClient, Credentials, Verdict
+from natsd.auth.verdict import (
+    NO_LIMITS,
+    REFUSED,
+    Authenticator,
+    ConnectingClient,
+    Credentials,
+    Verdict,
+)
 
-__all__ = ["REFUSED", "Authenticator", "ConnectingClient", "Credentials", "Verdict"]
+__all__ = ["NO_LIMITS", "REFUSED", "Authenticator", "ConnectingClient", "Credentials", "Verdict"]

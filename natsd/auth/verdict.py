@@ -123,6 +123,11 @@ class Authenticator(Protocol):
         ...
 
     @property
+    def needs_credentials(self) -> bool:
+        """Whether a client without credentials is refused."""
+        ...
+
+    @property
     def needs_nonce(self) -> bool:
         """Whether INFO has a nonce, which clients sign."""
         ...

@@ -14,11 +14,12 @@ import binascii
 import logging
 import os
 import sys
+import time
 from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from natsd.accounts import Account, AccountDirectory
-from natsd.auth import REFUSED, Authenticator, Verdict
+from natsd.auth import NO_LIMITS, REFUSED, Authenticator, Verdict
 from natsd.clients.pending_logins import PendingLogins
 from natsd.config import Options
 from natsd.config.levels import TRACE
@@ -48,6 +49,20 @@ def new_nonce() -> bytes:
     return binascii.b2a_base64(os.urandom(NONCE_BYTES), newline=False)[:-1].translate(_FOR_URLS)
 
 
+def _lower(one: int, other: int) -> int:
+    """Return the lower one of two limits; below 0: none."""
+    return max(one, other) if one < 0 or other < 0 else min(one, other)
+
+
+def claimed_user(connect: "ConnectOptions") -> str:
+    """Return as what a client tries to log in, for the log; empty: without credentials."""
+    if connect.nkey:
+        return f"Nkey {quoted(connect.nkey)}"
+    if connect.user:
+        return f"User {quoted(connect.user)}"
+    return 'Token "[REDACTED]"' if connect.auth_token else ""
+
+
 class ClientHost(Protocol):
     """The part of the server that its clients use."""
 
@@ -59,10 +74,19 @@ class ClientHost(Protocol):
     authenticator: Authenticator
     logins: PendingLogins
 
-    def info(self, cid: int, ip: str, account: Account | None = None, nonce: bytes = b"") -> bytes:
+    def info(
+        self,
+        cid: int,
+        ip: str,
+        account: Account | None = None,
+        *,
+        nonce: bytes = b"",
+        max_payload: int = 0,
+    ) -> bytes:
         """Return the INFO line for a client; after CONNECT, with its account.
 
-        `nonce` is the text that the client signs; empty: the line has none.
+        `nonce` is the text that the client signs; empty: the line has none. `max_payload` is the
+        client's own limit; 0: it has that of the server.
         """
         ...
 
@@ -86,7 +110,7 @@ class ClientHost(Protocol):
 class Client(ClientSession):
     """The session of a connection that speaks the client protocol."""
 
-    __slots__ = ("_connect", "_login", "host", "ip", "nonce", "port")
+    __slots__ = ("_connect", "_login", "_verdict", "host", "ip", "nonce", "port")
 
     kind: Final = "Client"
     account: Account | None
@@ -111,6 +135,7 @@ class Client(ClientSession):
         self.host = host
         self._connect: ConnectOptions | None = None
         self._login: asyncio.Task[None] | None = None
+        self._verdict: Verdict | None = None
         self.ip = ip
         self.port = port
         self.nonce = new_nonce() if host.authenticator.needs_nonce else b""
@@ -178,7 +203,7 @@ class Client(ClientSession):
             self.drop_subscriptions()
         self._remember(connect)
         if connect.account or connect.new_account:
-            self._refuse()
+            self._refuse(REFUSED)
             return
         verdict = self.host.authenticator.authenticate(self, connect)
         if isinstance(verdict, Verdict):
@@ -189,39 +214,112 @@ class Client(ClientSession):
 
     async def _await_verdict(self, connect: "ConnectOptions", awaited: Awaitable[Verdict]) -> None:
         """Apply the awaited verdict over a CONNECT, then the operations that follow it."""
-        try:
-            verdict = await awaited
-        except Exception:
-            logger.exception("A client is refused because its authentication failed")
-            verdict = REFUSED
+        verdict = await self._outcome(awaited)
         self._login = None
         if self.reason is None:
             self.endpoint.resume_reading(lambda: self._decided(connect, verdict))
 
+    async def _outcome(self, awaited: Awaitable[Verdict]) -> Verdict:
+        """Return an awaited verdict; it refuses if the authenticator raises."""
+        try:
+            return await awaited
+        except Exception:
+            logger.exception("A client is refused because its authentication failed")
+            return REFUSED
+
     def _decided(self, connect: "ConnectOptions", verdict: Verdict) -> None:
-        """Refuse the client, or join the account of the verdict and apply the options."""
+        """Refuse the client, or accept it as the verdict says and apply the options."""
+        if self._accept(verdict):
+            self._negotiate(connect)
+
+    def _accept(self, verdict: Verdict) -> bool:
+        """Join the account of the verdict with its permissions and limits, if that is possible."""
         account = None if verdict.account is None else self.host.accounts.find(verdict.account)
         if account is None:
-            self._refuse()
-            return
-        self.connected()
-        self._join(account)
+            self._refuse(verdict)
+        elif account.is_full_for(self.account):
+            self.error(ErrorText.MAXIMUM_ACCOUNT_CONNECTIONS)
+            self.close_with_error(
+                ErrorText.MAXIMUM_ACCOUNT_CONNECTIONS,
+                ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED,
+            )
+        else:
+            self.connected()
+            self._join(account)
+            self._apply(verdict)
+            return True
+        return False
+
+    def _apply(self, verdict: Verdict) -> None:
+        """Apply permissions, limits and expiry of a verdict."""
+        self._verdict = verdict
         self.set_permissions(verdict.permissions)
-        self._negotiate(connect)
+        expires_ns = 0
+        if verdict.expires_ns:
+            left_ns = verdict.expires_ns - self.host.now_ns()
+            expires_ns = max(1, time.monotonic_ns() + left_ns)
+        self.expire_at(expires_ns)
+        self.apply_account_limits()
+
+    def apply_account_limits(self) -> None:
+        """Apply the lower ones of the user's and the account's limits.
+
+        A connection that has more subscriptions than allowed now is closed.
+        """
+        most, payload = NO_LIMITS if self._verdict is None else self._verdict.limits
+        limits = None if self.account is None else self.account.limits
+        if limits is not None:
+            most = _lower(most, limits.max_subscriptions)
+            payload = _lower(payload, limits.max_payload)
+        self.set_own_limits(most, payload)
+        if 0 <= most < self.num_subscriptions:
+            self.error(ErrorText.MAXIMUM_SUBSCRIPTIONS)
+            self.close_with_error(
+                ErrorText.MAXIMUM_SUBSCRIPTIONS, ClosedReason.MAXIMUM_SUBSCRIPTIONS_EXCEEDED
+            )
+
+    def connect_omitted(self) -> bool:
+        """Accept a client whose first operation is not CONNECT, if it needs no credentials."""
+        from natsd.clients.connect import ConnectOptions
+
+        verdict = self.host.authenticator.authenticate(self, ConnectOptions())
+        if isinstance(verdict, Verdict):
+            return verdict.account is not None and self._accept(verdict)
+        asyncio.ensure_future(verdict).cancel()
+        return False
 
     def check_login(self) -> None:
-        """Close the connection if its credentials are not accepted now, after a reload.
+        """Apply what the authenticator says now, after a reload, about a connected client.
 
-        A client that has not sent CONNECT must send it, if that is required now. A verdict that is
-        awaited is not asked for again.
+        A client whose credentials are not accepted any more is closed, and so is one that belongs
+        to another account now. Changed permissions end the subscriptions that they forbid. A client
+        that has not sent CONNECT must send it, if that is required now. A verdict that is awaited
+        is not asked for again.
         """
         if self._connect is None:
-            if self.host.authenticator.is_required:
+            if self.host.authenticator.is_required and self._verdict is None:
                 self.await_connect(self._login_timeout_ns)
         elif self._login is None:
             verdict = self.host.authenticator.authenticate(self, self._connect)
-            if isinstance(verdict, Verdict) and verdict.account is None:
-                self._refuse()
+            if isinstance(verdict, Verdict):
+                self._apply_again(verdict)
+            else:
+                self._login = self.host.logins.begin(self._await_check(verdict))
+
+    async def _await_check(self, awaited: Awaitable[Verdict]) -> None:
+        """Apply the awaited verdict over a connected client; it is served meanwhile."""
+        verdict = await self._outcome(awaited)
+        self._login = None
+        if self.reason is None:
+            self._apply_again(verdict)
+
+    def _apply_again(self, verdict: Verdict) -> None:
+        """Apply a new verdict over a connected client, or close it."""
+        if verdict.account is None or verdict.account != self.account_name:
+            self._refuse(verdict)
+        else:
+            self._apply(verdict)
+            self.drop_forbidden_subscriptions()
 
     def _remember(self, connect: "ConnectOptions") -> None:
         """Keep the options; equal language and version texts of many clients are shared."""
@@ -229,11 +327,32 @@ class Client(ClientSession):
         connect.version = sys.intern(connect.version)
         self._connect = connect
 
-    def _refuse(self) -> None:
-        self.error("authentication error")
-        self.close_with_error(
-            ErrorText.AUTHORIZATION_VIOLATION, ClosedReason.AUTHENTICATION_FAILURE
+    def _refuse(self, verdict: Verdict) -> None:
+        """Close the connection, and log as what the client tried to log in."""
+        if verdict.reason:
+            self.debug(verdict.reason)
+        user = "" if self._connect is None else claimed_user(self._connect)
+        self.error(f"authentication error - {user}" if user else "authentication error")
+        reason = verdict.closed_reason if verdict.account is None else REFUSED.closed_reason
+        self.close_with_error(ErrorText.AUTHORIZATION_VIOLATION, reason)
+
+    def authentication_expired(self) -> None:
+        """Close the connection, because the user's credentials have expired."""
+        self._end_login(ErrorText.USER_AUTHENTICATION_EXPIRED, ClosedReason.AUTHENTICATION_EXPIRED)
+
+    def account_expired(self) -> None:
+        """Close the connection, because its account has expired."""
+        self._end_login(
+            ErrorText.ACCOUNT_AUTHENTICATION_EXPIRED, ClosedReason.AUTHENTICATION_EXPIRED
         )
+
+    def credentials_revoked(self) -> None:
+        """Close the connection, because the user's credentials were revoked."""
+        self._end_login(ErrorText.USER_AUTHENTICATION_REVOKED, ClosedReason.CREDENTIALS_REVOKED)
+
+    def _end_login(self, text: str, reason: ClosedReason) -> None:
+        self.debug(text)
+        self.close_with_error(text, reason)
 
     def _negotiate(self, connect: "ConnectOptions") -> None:
         headers = connect.headers and not self.host.options.no_header_support
@@ -262,7 +381,9 @@ class Client(ClientSession):
     def first_pong(self) -> None:
         """Send INFO with the account, if the client supports asynchronous INFO."""
         if self._connect is not None and self._connect.protocol >= PROTOCOL_ASYNC_INFO:
-            self.send_protocol(self.host.info(self.cid, self.ip, self.account))
+            self.send_protocol(
+                self.host.info(self.cid, self.ip, self.account, max_payload=self.payload_max)
+            )
 
     def begin_trace(self, subject: bytes, headers: bytes, size: int) -> "Decision | None":
         """Return how to trace a message whose headers may request a trace (see `decide`)."""
@@ -289,7 +410,7 @@ class Client(ClientSession):
     def announce_info(self) -> None:
         """Send INFO, which has changed, if the client supports asynchronous INFO."""
         if self._takes_info:
-            self.send_protocol(self.host.info(self.cid, self.ip))
+            self.send_protocol(self.host.info(self.cid, self.ip, max_payload=self.payload_max))
 
     @property
     def _takes_info(self) -> bool:
@@ -326,6 +447,11 @@ class Client(ClientSession):
         return ()
 
     @property
+    def verdict(self) -> Verdict | None:
+        """The verdict by which the client was accepted; None: it was not yet."""
+        return self._verdict
+
+    @property
     def account_name(self) -> str:
         """The name of the client's account."""
         return "" if self.account is None else self.account.name
@@ -350,6 +476,8 @@ class Client(ClientSession):
     @property
     def authorized_user(self) -> str:
         """The authenticated user, or `[REDACTED]` for a token; empty: no authentication."""
+        if self._verdict is not None and self._verdict.user:
+            return self._verdict.user
         if self._connect is None or not self.host.authenticator.is_required:
             return ""
         return self._connect.user or ("[REDACTED]" if self._connect.auth_token else "")
@@ -374,7 +502,8 @@ class Client(ClientSession):
         if who:
             text += f" - {quoted(who)}"
         if self.account is not None and self.authorized_user:
-            user = f"user:{connect.user}" if connect.user else "token"
+            label = "" if self._verdict is None else self._verdict.label
+            user = label or (f"user:{connect.user}" if connect.user else "token")
             text += f" - {quoted(f'{self.account.name}/{user}')}"
         return text
 

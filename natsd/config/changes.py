@@ -3,8 +3,7 @@
     diff_options(old, new) ─▶ [OptionChange("max_payload", 1048576, 2048, (CONNECTIONS, INFO)), …]
     with_changes(old, changes) == new
 
-- `APPLIED_BY` names every setting of `Options`, once. A setting of a section that
-  changes in parts is `jetstream.<name>` or `authorization.<name>`.
+- `APPLIED_BY` names every setting of `Options`, once. A setting of JetStream is `jetstream.<name>`.
 - A setting with no component needs a restart. JetStream's settings can be changed while it is off,
   or with the change that switches it on or off.
 - nats-server can change what can be changed here, and accounts; here, but not there, `max_pending`,

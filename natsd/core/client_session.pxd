@@ -56,13 +56,8 @@ cdef class ClientSession(OpHandler):
     cdef int publish_traced(self, Message* message) except -1
     cdef int apply_limits(self) except -1
     cdef MatchResult admit(self, Message* message)
-    cdef bint is_allowed(self, Message* message, MatchResult result) except -1
-    cdef int refuse_publish(self, Message* message) except -1
-    cdef int refuse_subscription(self, bytes subject, bytes queue, bytes sid) except -1
     cdef bint may_receive(self, Subscription sub, Message* message) except -1
     cdef MatchResult resolve(self, Message* message)
-    cdef bint is_reserved(self, Message* message) except -1
-    cdef int answer_no_responders(self, Message* message) except -1
     cdef int wait_for_recipient(self) except -1
     cdef int deliver_carefully(self, Subscription sub, Message* message) except -1
     cdef int append_message(self, Subscription sub, Message* message) except -1

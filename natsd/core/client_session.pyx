@@ -26,7 +26,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
-from natsd.core.reserved cimport is_reserved_reply, is_reserved_subject, may_be_reserved
+from natsd.core.reserved cimport may_be_reserved
 from natsd.core.routing cimport (
     CLIENT_KIND, MatchResult, Message, SubList, Subscription, detach, new_subscription, plain_at,
     sid_of, subject_is_valid_literal,
@@ -40,7 +40,6 @@ cdef enum:
     HEAD_BYTES = 8                  # "HMSG ", two spaces, and one to spare
     FIRST_PING_NS = 2_000_000_000   # delay of the first ping after CONNECT, without its jitter
     REMOVED_PER_TURN = 2048         # subscriptions of a closed connection removed per loop turn
-    LOGGED_BYTES = 128              # logged bytes of invalid protocol input
     TRACED_PER_READ = 8             # then the read pauses: a trace costs as much as 100 messages
 
 cdef int64_t RTT_INTERVAL_NS = 3_600_000_000_000
@@ -98,6 +97,10 @@ cdef class ClientSession(OpHandler):
 
     def connect_received(self, bytes json) -> None:
         """Handle a CONNECT; `json` is its argument."""
+
+    def connect_omitted(self) -> bool:
+        """Return whether a client whose first operation is not CONNECT is accepted, and do it."""
+        return False
 
     def info_received(self, bytes json) -> None:
         """Handle an INFO; `json` is its argument."""
@@ -205,22 +208,9 @@ cdef class ClientSession(OpHandler):
 
     def drop_forbidden_subscriptions(self) -> None:
         """End the subscriptions that the permissions do not allow any more, and tell the client."""
-        cdef Subscription sub
-        cdef str about, logged
-        if self.permissions is None:
-            return
-        for sub in self.own_subscriptions():
-            if self.permissions.may_subscribe(sub.subject_bytes, sub.queue_bytes):
-                continue
-            self.remove_subscription(sub)
-            about = ErrorText.SUBSCRIPTION_VIOLATION.format(sub.subject)
-            logged = quoted(sub.subject)
-            if sub.queue_len:
-                about = ErrorText.SUBSCRIPTION_QUEUE_VIOLATION.format(sub.subject, sub.queue)
-                logged += f" using queue {quoted(sub.queue)}"
-            self.send_error(ErrorText.SUBSCRIPTION_REMOVED.format(about, sub.sid))
-            self.notice(f"Removed sub {logged} (sid {quoted(sub.sid)}) - not authorized")
-        self.update_care()
+        if self.permissions is not None:
+            drop_forbidden(self)
+            self.update_care()
 
     def connected(self) -> None:
         """Record that a CONNECT was authenticated: all operations are allowed, pings begin."""
@@ -309,7 +299,10 @@ cdef class ClientSession(OpHandler):
             if result is None:
                 return 0
         else:
-            if message.reply != NULL and may_be_reserved(message.reply) and self.is_reserved(message):
+            if (
+                message.reply != NULL and may_be_reserved(message.reply)
+                and refuse_reserved(self, message)
+            ):
                 return 0
             if not is_match_of(result, message):
                 result = self.resolve(message)
@@ -327,7 +320,7 @@ cdef class ClientSession(OpHandler):
             if self.reactor.congested is not None:
                 self.wait_for_recipient()
         elif message.reply != NULL and self.no_responders:
-            self.answer_no_responders(message)
+            answer_no_responders(self, message)
         return 0
 
     cdef int publish_traced(self, Message* message) except -1:
@@ -370,55 +363,15 @@ cdef class ClientSession(OpHandler):
     cdef MatchResult resolve(self, Message* message):
         """Match the message's subject and remember the result; None: publishing is refused."""
         cdef MatchResult result
-        if may_be_reserved(message.subject) and self.is_reserved(message):
+        if may_be_reserved(message.subject) and refuse_reserved(self, message):
             return None
         if self.sublist is None:
             return None
         result = self.sublist.lookup(message.subject, message.subject_len)
         self.memo = result if result.live else None
-        if self.permissions is not None and not self.is_allowed(message, result):
+        if self.permissions is not None and not may_publish(self, message, result):
             return None
         return result
-
-    cdef bint is_allowed(self, Message* message, MatchResult result) except -1:
-        """Return whether the permissions allow a publish; `result` is the match of its subject.
-
-        A refusal is sent to the client. The memo is kept only if the next message on this subject
-        is allowed, too.
-        """
-        cdef Publishing allowed = self.permissions.may_publish(
-            message.subject, message.subject_len, result
-        )
-        if allowed != ALLOWED_BY_RULES:
-            self.memo = None
-        if allowed == REFUSED_BY_RULES:
-            self.refuse_publish(message)
-            return False
-        return True
-
-    cdef bint is_reserved(self, Message* message) except -1:
-        """Refuse a message whose subject or reply belongs to the server; return whether it does."""
-        cdef str text
-        if is_reserved_subject(message.subject, message.subject_len):
-            self.refuse_publish(message)
-            return True
-        if message.reply != NULL and is_reserved_reply(message.reply, message.reply_len):
-            text = text_of(message.reply[:message.reply_len])
-            self.send_error(ErrorText.PUBLISH_REPLY_VIOLATION.format(text))
-            self.error(f"Publish Violation - Reply {quoted(text)}")
-            if self.traced is not None:
-                self.traced.trace.refused(ErrorText.PUBLISH_REPLY_VIOLATION.format(text))
-            return True
-        return False
-
-    cdef int refuse_publish(self, Message* message) except -1:
-        """Tell the client, the log and the trace that it must not publish to this subject."""
-        cdef str text = text_of(message.subject[:message.subject_len])
-        self.send_error(ErrorText.PUBLISH_VIOLATION.format(text))
-        self.error(f"Publish Violation - Subject {quoted(text)}")
-        if self.traced is not None:
-            self.traced.trace.refused(ErrorText.PUBLISH_VIOLATION.format(text))
-        return 0
 
     cdef MatchResult admit(self, Message* message):
         """Log, check, match, and send +OK for a publish; None: the message is dropped."""
@@ -439,30 +392,11 @@ cdef class ClientSession(OpHandler):
             result = self.resolve(message)
             if result is None:
                 return None
-        if self.is_reserved(message):
+        if refuse_reserved(self, message):
             return None
         if self.verbose:
             self.send_ok()
         return result
-
-    cdef int answer_no_responders(self, Message* message) except -1:
-        """Send the publisher a 503 (no responders) through its own subscription to the reply."""
-        cdef MatchResult result = self.sublist.lookup(message.reply, message.reply_len)
-        cdef Subscription sub
-        cdef uint32_t i
-        cdef bytes block
-        for i in range(result.plain_count):
-            sub = plain_at(result, i)
-            if sub.sink is self:
-                block = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % (
-                    <bytes>message.subject[:message.subject_len]
-                )
-                self.send_protocol(b"HMSG %b %b %d %d\r\n%b\r\n" % (
-                    <bytes>message.reply[:message.reply_len], sub.sid_bytes,
-                    len(block), len(block), block,
-                ))
-                break
-        return 0
 
     cdef int on_subscribe(self, Args* args) except -1:
         """Add a subscription; one with a known sid is ignored, as in nats-server."""
@@ -493,18 +427,18 @@ cdef class ClientSession(OpHandler):
     def may_subscribe(self, bytes subject, bytes queue, bytes sid) -> bool:
         """Return whether a subscription is allowed; a refusal is sent to the client and logged."""
         if queue == b"_sys_":
-            self.refuse_subscription(subject, queue, sid)
+            refuse_subscription(self, subject, queue, sid)
             return False
         if self.settings.max_sub_tokens and subject.count(b".") >= self.settings.max_sub_tokens:
             self.send_error(ErrorText.SUBSCRIPTION_TOO_MANY_TOKENS.format(text_of(subject)))
             self.error(
                 f"Subscription Violation Too Many Tokens - Subject {quoted(text_of(subject))}, "
-                f"SID {quoted(text_of(sid))}"
+                f"SID {text_of(sid)}"
             )
             return False
         if self.permissions is not None:
             if not self.permissions.may_subscribe(subject, queue):
-                self.refuse_subscription(subject, queue, sid)
+                refuse_subscription(self, subject, queue, sid)
                 return False
             self.update_care()
         if self.num_subscriptions >= self.subscriptions_max:
@@ -512,21 +446,6 @@ cdef class ClientSession(OpHandler):
             self.error(ErrorText.MAXIMUM_SUBSCRIPTIONS)
             return False
         return self.sublist is not None
-
-    cdef int refuse_subscription(self, bytes subject, bytes queue, bytes sid) except -1:
-        """Tell the client and the log that it must not subscribe to this subject."""
-        cdef str text = text_of(subject)
-        cdef str name
-        if queue is None:
-            self.send_error(ErrorText.SUBSCRIPTION_VIOLATION.format(text))
-            name = ""
-        else:
-            self.send_error(ErrorText.SUBSCRIPTION_QUEUE_VIOLATION.format(text, text_of(queue)))
-            name = f"Queue: {quoted(text_of(queue))}, "
-        self.error(
-            f"Subscription Violation - Subject {quoted(text)}, {name}SID {quoted(text_of(sid))}"
-        )
-        return 0
 
     cdef int on_unsubscribe(self, Args* args) except -1:
         cdef bytes sid = args.at[0][:args.size[0]]
@@ -576,6 +495,9 @@ cdef class ClientSession(OpHandler):
         self.connect_received(json[:size])
         return 0
 
+    cdef bint on_connect_omitted(self) except -1:
+        return self.connect_omitted()
+
     cdef int on_info(self, const char* json, Py_ssize_t size) except -1:
         self.info_received(json[:size])
         return 0
@@ -586,20 +508,7 @@ cdef class ClientSession(OpHandler):
         return 0
 
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
-        """Log a protocol violation, answer it as VIOLATIONS says, and close the connection."""
-        cdef Py_ssize_t line_len
-        error, reason, logged = VIOLATIONS[violation]
-        if violation == MAX_PAYLOAD:    # the received part of the headers follows the line
-            line_len = line_length(at, size)
-            if may_be_traced(at + line_len, size - line_len, self.counts_parents):
-                self.trace_oversized(at[:line_len], at[line_len:size])
-            size = line_len
-        self.error(f"{logged}: {quoted(text_of(at[:min(size, <Py_ssize_t>LOGGED_BYTES)]))}")
-        if error is not None:
-            self.send_error(error)
-        self.endpoint.linger()
-        self.endpoint.close(reason)
-        return 0
+        return close_for_violation(self, violation, at, size)
 
     # ---- delivering
 
@@ -863,28 +772,3 @@ cdef str text_of(bytes text):
 
 cdef bytes bytes_of(str text):
     return text.encode("utf-8", "surrogateescape")
-
-
-# Violation -> the text of the -ERR (None: none is sent), the closed reason, the logged text.
-VIOLATIONS = {
-    UNKNOWN_OPERATION: (
-        ErrorText.UNKNOWN_PROTOCOL_OPERATION, ClosedReason.PROTOCOL_VIOLATION,
-        "Client parser ERROR",
-    ),
-    CONTROL_LINE: (
-        ErrorText.MAXIMUM_CONTROL_LINE, ClosedReason.MAXIMUM_CONTROL_LINE_EXCEEDED,
-        "maximum control line exceeded",
-    ),
-    MAX_PAYLOAD: (
-        ErrorText.MAXIMUM_PAYLOAD, ClosedReason.MAXIMUM_MESSAGE_PAYLOAD_EXCEEDED,
-        "maximum payload exceeded",
-    ),
-    BAD_ARGUMENTS: (None, ClosedReason.PROTOCOL_VIOLATION, "Bad arguments or size"),
-    HEADERS_NOT_SUPPORTED: (
-        None, ClosedReason.PROTOCOL_VIOLATION, "message headers not supported",
-    ),
-    CONNECT_REQUIRED: (
-        ErrorText.AUTHORIZATION_VIOLATION, ClosedReason.AUTHENTICATION_FAILURE,
-        "authentication error",
-    ),
-}

@@ -29,6 +29,7 @@ cdef class OpHandler(Session):
     cdef int on_ping(self) except -1
     cdef int on_pong(self) except -1
     cdef int on_connect(self, const char* json, Py_ssize_t size) except -1
+    cdef bint on_connect_omitted(self) except -1
     cdef int on_info(self, const char* json, Py_ssize_t size) except -1
     cdef int on_error(self, const char* text, Py_ssize_t size) except -1
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1

@@ -180,6 +180,10 @@ cdef class OpHandler(Session):
         """Handle CONNECT."""
         return 0
 
+    cdef bint on_connect_omitted(self) except -1:
+        """Return whether the first operation, which is not CONNECT, is accepted all the same."""
+        return False
+
     cdef int on_info(self, const char* json, Py_ssize_t size) except -1:
         """Handle INFO."""
         return 0
@@ -425,7 +429,10 @@ cdef Py_ssize_t slow_frame(ClientProtocol h, const char* p, const char* end) exc
     cdef const char* arg_end
     cdef Py_ssize_t used
     if op == NOTHING:
-        if h.awaiting_connect and p[0] != c"C" and p[0] != c"c":
+        if (
+            h.awaiting_connect and p[0] != c"C" and p[0] != c"c"
+            and not h.handler.on_connect_omitted()
+        ):
             return violate(h, CONNECT_REQUIRED, p, end - p)
         op = operation(p, end - p)
         if op == UNKNOWN:

@@ -37,31 +37,39 @@ class InfoLine:
             domain = {"domain": options.jetstream.domain} if options.jetstream.domain else {}
             ending["api_lvl"] = API_LEVEL
         ending["natsd"] = VERSION
+        self._max_payload = options.max_payload
         self._start = "INFO " + _compact(fields)[:-1]
         self._domain = "," + _compact(domain)[1:-1] if domain else ""
         self._end = f",{_compact(ending)[1:]} \r\n"
         self._connected: dict[str, str] = {}
 
-    def render(self, cid: int, ip: str, nonce: bytes = b"") -> bytes:
-        """Return the first INFO line of a connection; `nonce` empty: the line has none."""
-        return self._line(cid, ip, "", f',"nonce":"{nonce.decode()}"' if nonce else "")
+    def render(self, cid: int, ip: str, *, nonce: bytes = b"", max_payload: int = 0) -> bytes:
+        """Return an INFO line; `nonce` empty: it has none; `max_payload` 0: that of the server."""
+        signed = f',"nonce":"{nonce.decode()}"' if nonce else ""
+        return self._line(cid, ip, "", signed, max_payload)
 
-    def render_connected(self, cid: int, ip: str, account: str, is_system: bool) -> bytes:
+    def render_connected(
+        self, cid: int, ip: str, account: str, is_system: bool, *, max_payload: int = 0
+    ) -> bytes:
         """Return the INFO line that tells a connected client its account."""
         more = self._connected.get(account)
         if more is None:
             fields = {"connect_info": True, "remote_account": account}
             fields |= {"acc_is_sys": True} if is_system else {}
             more = self._connected[account] = "," + _compact(fields)[1:-1]
-        return self._line(cid, ip, more)
+        return self._line(cid, ip, more, max_payload=max_payload)
 
     def render_lame_duck(self, cid: int, ip: str) -> bytes:
         """Return the INFO line that tells a client to connect to another server."""
         return self._line(cid, ip, ',"ldm":true')
 
-    def _line(self, cid: int, ip: str, more: str, nonce: str = "") -> bytes:
+    def _line(self, cid: int, ip: str, more: str, nonce: str = "", max_payload: int = 0) -> bytes:
+        start = self._start
+        if max_payload not in (0, self._max_payload):
+            of_server = f'"max_payload":{self._max_payload}'
+            start = start.replace(of_server, f'"max_payload":{max_payload}', 1)
         who = f'"client_id":{cid},"client_ip":"{ip}"{nonce}'
-        return f"{self._start},{who}{self._domain}{more}{self._end}".encode()
+        return f"{start},{who}{self._domain}{more}{self._end}".encode()
 
 
 def _compact(fields: dict[str, object]) -> str:

@@ -10,6 +10,7 @@ class NoLogin:
 
     is_required = False
     needs_nonce = False
+    needs_credentials = False
 
     def __init__(self, account: str) -> None:
         self._accepted = Verdict(account)
@@ -19,10 +20,16 @@ class NoLogin:
         return self._accepted
 
 
-def make_authenticator(options: Options, accounts: AccountDirectory) -> Authenticator:
-    """Return what decides over each CONNECT as the settings say."""
+def make_authenticator(
+    options: Options, accounts: AccountDirectory, before: Authenticator | None = None
+) -> Authenticator:
+    """Return what decides over each CONNECT as the settings say.
+
+    `before` is what decided before a reload. Raises OptionsError.
+    """
     if not options.auth_required:
         return NoLogin(accounts.default.name)
-    from natsd.auth.single_login import SingleLogin
+    from natsd.auth.configured_logins import ConfiguredLogins
 
-    return SingleLogin(options, accounts.default.name)
+    passwords = before.passwords if isinstance(before, ConfiguredLogins) else None
+    return ConfiguredLogins(options, accounts.default.name, accounts.system.name, passwords)

@@ -94,6 +94,7 @@ class Server:
         self.accounts: AccountDirectory
         self.authenticator: Authenticator
         self._own_authenticator = authenticator
+        self._authenticator_before: Authenticator | None = None
         self.logins = PendingLogins()
         self.settings = Settings()
         self._own_thread = OwnThread(self) if thread else None
@@ -223,7 +224,9 @@ class Server:
             sweep_seconds(options),
             pending_bytes_max(options),
         )
-        self.accounts = AccountDirectory(self._make_account)
+        self.accounts = AccountDirectory(self._make_account, system=options.system_account)
+        for name in options.accounts:
+            self.accounts.add(name)
         self.renew_login()
 
     def _make_account(self, name: str, is_system: bool) -> Account:
@@ -234,6 +237,7 @@ class Server:
             self.reactor,
             sublist_cache=not self.options.disable_sublist_cache,
             msg_trace=settings if settings.dest else None,
+            limits=None if configured is None else configured.limits,
             is_system=is_system,
         )
 
@@ -287,8 +291,9 @@ class Server:
     def renew_login(self) -> None:
         """Accept the credentials of the options, unless the server was given an authenticator."""
         self.authenticator = self._own_authenticator or make_authenticator(
-            self.options, self.accounts
+            self.options, self.accounts, self._authenticator_before
         )
+        self._authenticator_before = self.authenticator
 
     def renew_info(self) -> None:
         """Render the INFO line as the options say, and send it to the clients that support that."""
@@ -297,7 +302,8 @@ class Server:
             client.announce_info()
 
     def _info_line(self) -> InfoLine:
-        is_required = self.authenticator.is_required
+        login = self.authenticator
+        is_required = login.is_required and login.needs_credentials
         return InfoLine(
             self.options, self.id, self.name, self.client_port, auth_required=is_required
         )
@@ -416,11 +422,21 @@ class Server:
         """The account in which the server itself is observed."""
         return self.accounts.system
 
-    def info(self, cid: int, ip: str, account: Account | None = None, nonce: bytes = b"") -> bytes:
+    def info(
+        self,
+        cid: int,
+        ip: str,
+        account: Account | None = None,
+        *,
+        nonce: bytes = b"",
+        max_payload: int = 0,
+    ) -> bytes:
         """Return the INFO line for a client; with `account`, the later line that names it."""
         if account is None:
-            return self._info.render(cid, ip, nonce)
-        return self._info.render_connected(cid, ip, account.name, account.is_system)
+            return self._info.render(cid, ip, nonce=nonce, max_payload=max_payload)
+        return self._info.render_connected(
+            cid, ip, account.name, account.is_system, max_payload=max_payload
+        )
 
     def lame_duck_info(self, cid: int, ip: str) -> bytes:
         """Return the INFO line that tells a client to connect to another server."""

@@ -64,6 +64,7 @@ class ByUser:
 
     is_required = True
     needs_nonce = False
+    needs_credentials = True
 
     def authenticate(self, client: Client, connect: ConnectOptions) -> Verdict:
         return Verdict(connect.user)

@@ -31,6 +31,7 @@ class Logins:
 
     is_required = True
     needs_nonce = False
+    needs_credentials = True
 
     def __init__(self) -> None:
         self.permissions: dict[str, PermissionRules] = {}
@@ -76,9 +77,9 @@ async def test_violations(server: Server, logins: Logins, caplog: pytest.LogCapt
         ]
     violations = [re.sub(r".*? - (?=\w+ Violation)", "", text) for text in caplog.messages]
     assert violations == [
-        'Subscription Violation - Subject "no.1", SID "2"',
-        'Subscription Violation - Subject "no.1", Queue: "q", SID "3"',
-        'Subscription Violation - Subject "yes", Queue: "closed", SID "4"',
+        'Subscription Violation - Subject "no.1", SID 2',
+        'Subscription Violation - Subject "no.1", Queue: "q", SID 3',
+        'Subscription Violation - Subject "yes", Queue: "closed", SID 4',
         'Publish Violation - Subject "no.2"',
     ]
     await stream.close()

@@ -33,6 +33,7 @@ class Callout:
 
     is_required = True
     needs_nonce = False
+    needs_credentials = True
 
     def __init__(self) -> None:
         self.asked: list[tuple[Client, ConnectOptions, asyncio.Future[Verdict]]] = []
