@@ -6,10 +6,10 @@
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from natsd.core.network import AccountPublisher, CallbackSink, IgnoringSink, Reactor, Session
+from natsd.core.network import AccountPublisher, CallbackSink, Reactor, Session
 from natsd.core.routing import InvalidSubject, Sink, SubList, Subscription
 
 Handler = Callable[[str, str | None, bytes, bytes], object]
@@ -62,16 +62,18 @@ class InternalClient:
 
         Raises InvalidSubject.
         """
-        return self._subscribed(
-            subject, None, CallbackSink(self._reactor, service, tells_origin=True)
-        )
+        return self.serve_all((subject,), service)[0]
 
-    def ignore(self, subject: str, *, refused: tuple[str, ...] = ()) -> Subscription:
-        """Accept messages on `subject` and do nothing, so that requests there get no 503.
+    def serve_all(
+        self, subjects: Iterable[str], service: Service, *, refused: Iterable[str] = ()
+    ) -> list[Subscription]:
+        """Call `service` with each message on these subjects, as `serve` does.
 
         Messages whose subject begins with one of `refused` are not accepted. Raises InvalidSubject.
         """
-        return self._subscribed(subject, None, IgnoringSink(tuple(map(wire_subject, refused))))
+        prefixes = tuple(wire_subject(prefix) for prefix in refused)
+        sink = CallbackSink(self._reactor, service, tells_origin=True, refused=prefixes)
+        return [self._subscribed(subject, None, sink) for subject in subjects]
 
     def _subscribed(self, subject: str, queue: str | None, sink: Sink) -> Subscription:
         subscription = Subscription(subject, queue, sid=b"0", sink=sink)

@@ -7,7 +7,4 @@ cdef class CallbackSink(Sink):
     cdef Reactor reactor
     cdef object callback
     cdef bint tells_origin
-
-
-cdef class IgnoringSink(Sink):
     cdef tuple refused

@@ -252,11 +252,13 @@ class SessionPermissions: ...
 
 class CallbackSink(Sink):
     def __init__(
-        self, reactor: Reactor, callback: Callable[..., object], *, tells_origin: bool = False
+        self,
+        reactor: Reactor,
+        callback: Callable[..., object],
+        *,
+        tells_origin: bool = False,
+        refused: tuple[bytes, ...] = (),
     ) -> None: ...
-
-class IgnoringSink(Sink):
-    def __init__(self, refused: tuple[bytes, ...]) -> None: ...
 
 class AccountPublisher:
     def __init__(self, reactor: Reactor, sublist: SubList, account: object = None) -> None: ...

@@ -6,6 +6,8 @@ Promise
   same step that checks it, subjects are claimed under a lock.
 - A change is check → propose → apply (meta.py): a refused change has changed nothing, and an
   answered change is on disk.
+- Limits may shrink below what is used: streams and messages stay, and what would add to them is
+  refused until there is room.
 - A stream that cannot be served (damaged, of a later version, unreadable) is `offline`: its files
   stay as they are, its name stays taken, and requests for it are answered with the reason.
 
@@ -20,6 +22,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from natsd.accounts import Account
 from natsd.core.steps import run_cooperatively
@@ -27,6 +30,7 @@ from natsd.jetstream.advisories import stream_created, stream_deleted, stream_up
 from natsd.jetstream.api.counters import ApiCounters
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.keyed_lock import KeyedLock
 from natsd.jetstream.meta import (
     Change,
@@ -42,6 +46,7 @@ from natsd.jetstream.resources import check_room, release, reserve
 from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.stream.config import ConfigRules, check_config, check_create, check_update
 from natsd.jetstream.stream.files import StreamAsset, check_free, install_stream
+from natsd.jetstream.stream.publishing import Usage
 from natsd.jetstream.stream.stream import Stream, StreamAccount
 from natsd.jetstream.tiers import UNLIMITED, AccountTier, AccountTiers
 from natsd.store.disk.disk import is_out_of_space
@@ -49,9 +54,12 @@ from natsd.store.errors import StoreError, StoreFull
 
 _logger = logging.getLogger(__name__)
 
+CLOSED_AT_ONCE: Final = 16
+"""Streams that are closed concurrently."""
+
 
 class JetStreamAccount(StreamAccount):
-    """JetStream of one account; created by `JetStream.enable`."""
+    """JetStream of one account; made by JetStream (jetstream.py)."""
 
     def __init__(
         self,
@@ -68,12 +76,41 @@ class JetStreamAccount(StreamAccount):
         self.changing = KeyedLock()
         self.transfers: set[asyncio.Task[None]] = set()  # running snapshots and restores
         self._returning: set[asyncio.Task[None]] = set()  # retries of offline streams
+        self._claimed_configs: dict[str, StreamConfig] = {}  # of creates and updates under way
+        self.is_closed = False  # JetStream was disabled for the account: requests are refused
 
     async def begin_sourcing(self) -> None:
         """Start all mirrors and sources: every stream is recovered and requests are answered."""
         self.fills_streams = True
         for stream in list(self.streams.values()):
             await run_cooperatively(stream.sourcing.begin())
+
+    def change_limits(self, limits: AccountTiers) -> None:
+        """Apply other limits at once: what exists stays, what would need more is refused."""
+        configs = {name: stream.config for name, stream in self.streams.items()}
+        configs |= self._claimed_configs
+        for config in configs.values():
+            release(self.tiers.usage_of(config.num_replicas), config)
+        self.tiers.change(limits)
+        for config in configs.values():
+            reserve(self.tiers.usage_of(config.num_replicas), config)
+        for stream in self.streams.values():
+            stream.count_in(self.tiers.usage_of(stream.config.num_replicas))
+
+    async def close(self) -> None:
+        """End everything of the account and close its streams; their files stay.
+
+        The account's requests must be refused, and none may be running. Every acknowledged message
+        of a file stream is on disk on return; memory streams are gone.
+        """
+        self.is_closed = True
+        await self.end_transfers()
+        streams = list(self.streams.values())
+        await gather_limited(_close, streams, most=CLOSED_AT_ONCE)
+        for stream in streams:
+            release(self.tiers.usage_of(stream.config.num_replicas), stream.config)
+            stream.count_in(Usage())
+        self.streams.clear()
 
     # Queries
 
@@ -313,7 +350,7 @@ class JetStreamAccount(StreamAccount):
             return
         removed_files = await stream.rename_removed()
         del self.streams[name]
-        release(self.tiers.of(stream.config.num_replicas).usage, stream.config)
+        release(self.tiers.usage_of(stream.config.num_replicas), stream.config)
         await run_cooperatively(self.claims.claim(name, ()))
         await stream.abandon()
         if removed_files is not None:
@@ -345,19 +382,22 @@ class JetStreamAccount(StreamAccount):
         self, config: StreamConfig, before: StreamConfig | None = None
     ) -> AsyncIterator[None]:
         """Hold room and subjects for the stream; restore the previous claims on failure."""
-        tier = self.tiers.of(config.num_replicas)
-        check_room(tier, config, before)
+        check_room(self.tiers.of(config.num_replicas), config, before)
         held = before.subjects if before is not None else []
-        reserve(tier.usage, config, before)
+        reserve(self.tiers.usage_of(config.num_replicas), config, before)
+        self._claimed_configs[config.name] = config
         try:
             await self._claim_subjects(config, held)
             yield
         except BaseException:
-            release(tier.usage, config)
+            usage = self.tiers.usage_of(config.num_replicas)  # the limits may have changed
+            release(usage, config)
             if before is not None:
-                reserve(tier.usage, before)
+                reserve(usage, before)
             await run_cooperatively(self.claims.claim(config.name, held))
             raise
+        finally:
+            del self._claimed_configs[config.name]
         await run_cooperatively(self.claims.claim(config.name, config.subjects))
 
     async def _claim_subjects(self, config: StreamConfig, held: list[str]) -> None:
@@ -366,3 +406,16 @@ class JetStreamAccount(StreamAccount):
             if await run_cooperatively(self.claims.collide(config.subjects, but=config.name)):
                 raise api_error(ErrorId.JSStreamSubjectOverlapErr)
             await run_cooperatively(self.claims.claim(config.name, [*held, *config.subjects]))
+
+
+async def _close(stream: Stream) -> None:
+    """Close a stream of a server that goes on; errors are logged."""
+    try:
+        await stream.close()
+    except (StoreError, OSError) as error:
+        _logger.error(
+            "JetStream: stream '%s > %s' did not close in order: %s",
+            stream.account.name,
+            stream.name,
+            error,
+        )

@@ -6,14 +6,25 @@
 
 Promise
 - Nothing here knows a stream or a consumer: all of them may use it.
+- The name of an account is the name of its directory, as on nats-server. `why_no_directory` refuses
+  names that would lead elsewhere; nats-server nests or leaves its directory with them.
 """
 
+from typing import Final
+
 from natsd.accounts import Account
+from natsd.accounts.directory import is_account_name
 from natsd.core.network import AccountPublisher
 from natsd.jetstream.claims import SubjectClaims
 from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.stream.files import AccountFiles
 from natsd.jetstream.tiers import UNLIMITED, AccountTiers, Tiers
+from natsd.store.commit.volume import LOCK_NAME
+from natsd.store.disk.disk import is_removed
+
+
+NAME_BYTES_MAX: Final = 255
+"""Longest name of a directory."""
 
 
 class AccountResources:
@@ -37,3 +48,14 @@ class AccountResources:
     def name(self) -> str:
         """The name of the account."""
         return self.account.name
+
+
+def why_no_directory(account: str) -> str:
+    """Return why no directory can have the account's name; empty: one can."""
+    if not is_account_name(account):
+        return "the name cannot be the name of a directory"
+    if len(account.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
+        return f"the name is longer than {NAME_BYTES_MAX} bytes"
+    if account == LOCK_NAME or account.startswith("journal.") or is_removed(account):
+        return "JetStream may have a file of that name"
+    return ""

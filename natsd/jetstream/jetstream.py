@@ -30,18 +30,21 @@ from natsd.accounts import Account
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.resources import three_quarters
 from natsd.core.network import Reactor
-from natsd.jetstream.account import JetStreamAccount
+from natsd.core.quoting import quoted
+from natsd.jetstream.account import CLOSED_AT_ONCE, JetStreamAccount
+from natsd.jetstream.account_resources import why_no_directory
 from natsd.jetstream.api.router import Router
 from natsd.jetstream.early_requests import EarlyRequests
 from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.meta import Change, Meta
-from natsd.jetstream.recovery import check_keys, recover_account
+from natsd.jetstream.models.account import AccountLimits
+from natsd.jetstream.recovery import accounts_on_disk, check_keys, recover_accounts
 from natsd.jetstream.resources import check_promised
 from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.stream.files import AccountFiles
 from natsd.jetstream.stream.state import Alarm
 from natsd.jetstream.stream.stream import Stream
-from natsd.jetstream.tiers import UNLIMITED, AccountTiers
+from natsd.jetstream.tiers import UNLIMITED, AccountsTiers, AccountTiers
 from natsd.store.commit.volume import Volume
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import Disk
@@ -49,18 +52,22 @@ from natsd.store.disk.real_disk import RealDisk
 
 _logger = logging.getLogger(__name__)
 
-CLOSED_AT_ONCE: Final = 16
-"""Streams that are closed concurrently."""
 COUNTED_EVERY_NS: Final = 1_000_000_000
 ROOM_EVERY_S: Final = 10.0
 GROWS_BY_MIN: Final = 1.01
 """Factor: the limit stays as it is if it would grow by less."""
 
 
+class AccountNameError(Exception):
+    """JetStream cannot serve an account of that name; the text is one line for the user."""
+
+
 class JetStream(ServerResources):
     """JetStream of one server, between `start` and `stop`; used on the server's event loop only.
 
-    `limits` maps account names to tiers; an account with empty tiers is not served.
+    `limits` maps account names to tiers, which may be empty: the account has no JetStream.
+    `unserved` maps the accounts that have streams on disk, but were not served at the start, to
+    the number of these streams.
     """
 
     def __init__(
@@ -71,7 +78,8 @@ class JetStream(ServerResources):
         *,
         server_name: str = "",
         server_id: str = "",
-        limits: Mapping[str, AccountTiers] = MappingProxyType({}),
+        limits: AccountsTiers = MappingProxyType({}),
+        other_limits: AccountTiers = UNLIMITED,
         clock: Callable[[], int] = time.time_ns,
         random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
@@ -80,9 +88,9 @@ class JetStream(ServerResources):
     ) -> None:
         """Create JetStream without accounts; `start` opens the store.
 
-        `has_default_room` says that `max_file_store` was not configured but derived from the free
-        space. `clock` returns wall-clock nanoseconds. `early` holds the requests that the accounts
-        received before.
+        `other_limits` are those of accounts that are not in `limits`. `has_default_room` says that
+        `max_file_store` was not configured but derived from the free space. `clock` returns
+        wall-clock nanoseconds. `early` holds the requests that the accounts received before.
         """
         super().__init__(
             options,
@@ -94,6 +102,8 @@ class JetStream(ServerResources):
             random_bytes=random_bytes,
         )
         self.limits = limits
+        self._other_limits = other_limits
+        self.unserved: dict[str, int] = {}
         self._keys_are_right = False
         self.accounts: dict[str, JetStreamAccount] = {}
         self._counting = Alarm(self.scheduler, self._count_again)
@@ -107,11 +117,11 @@ class JetStream(ServerResources):
         """Serve these accounts, with everything that is stored.
 
         Raises ApiError if the server has less than the accounts may use together; StoreError,
-        OSError.
+        OSError, AccountNameError.
         """
-        check_promised(
-            self.usage, (each for tiers in self.limits.values() for each in tiers.values())
-        )
+        accounts = list(accounts)
+        promised = {account.name: self._limits_of(account) for account in accounts}
+        check_promised(self.usage, _limits_in(promised))
         interval_s = self.options.sync_interval.total_seconds()
         self.volume = await asyncio.to_thread(
             Volume.open,
@@ -129,37 +139,128 @@ class JetStream(ServerResources):
         if self._has_default_room:
             self._looking_for_room = self.loop.create_task(self._look_for_room())
         try:
-            accounts = list(accounts)
-            files = [AccountFiles(self.directory / account.name) for account in accounts]
-            await self._check_keys(files)
-            for account in accounts:
-                await self.serve(account)
+            await self._serve_first(accounts)
         except BaseException:
             await self.stop()
             raise
 
+    async def _serve_first(self, accounts: list[Account]) -> None:
+        """Recover the accounts together, since a thousand may have a stream or none each."""
+        on_disk = await self.volume.read(accounts_on_disk, self.volume.disk, self.directory)
+        served = []
+        for account in accounts:
+            if account.is_system:
+                self.system_account = account
+            elif limits := self._limits_of(account):
+                served.append(self._make(account, limits))
+        stored = [each for each in served if each.name in on_disk]
+        await self._check_keys([each.files for each in stored])
+        for each in served:
+            self.accounts[each.name] = each
+        await recover_accounts(stored)
+        for each in served:
+            self.api.serve(each)
+        for account in accounts:
+            if account.name not in self.accounts:
+                self.api.refuse(account)
+        for each in stored:
+            await each.begin_sourcing()
+        self.unserved = {
+            name: count for name, count in on_disk.items() if count and name not in self.accounts
+        }
+
+    def _limits_of(self, account: Account) -> AccountTiers:
+        """Return the limits that an account has at first; none if it has no JetStream."""
+        return {} if account.is_system else self.limits.get(account.name, self._other_limits)
+
+    def _make(self, account: Account, limits: AccountTiers) -> JetStreamAccount:
+        if reason := why_no_directory(account.name):
+            raise AccountNameError(f"JetStream of account {quoted(account.name)}: {reason}")
+        return JetStreamAccount(self, account, limits)
+
+    # Accounts at run time
+
     async def serve(self, account: Account) -> None:
-        """Serve an account as its settings say. Raises EncryptionError, OSError."""
+        """Serve an account that was created now, as its first settings say.
+
+        Raises as `configure_account` does.
+        """
         if account.is_system:
             self.system_account = account
             self.api.refuse(account)
-        elif tiers := self.limits.get(account.name, UNLIMITED):
-            await self.enable(account, tiers)
         else:
-            self.api.refuse(account)
+            await self.configure_account(account, self._limits_of(account))
 
-    async def enable(self, account: Account, limits: AccountTiers = UNLIMITED) -> None:
-        """Serve an account, and return when its streams are. Raises EncryptionError, OSError."""
-        served = JetStreamAccount(self, account, limits)
-        await self._check_keys([served.files])
+    async def configure_account(self, account: Account, limits: AccountTiers) -> None:
+        """Enable, change or disable JetStream of an account; empty limits disable it.
+
+        - Enabling recovers what is stored, and returns when it is served.
+        - Limits below what is used are no error: what exists stays, and more is refused.
+        - Disabling closes the streams; requests are answered 10039. Files stay, and are served
+          again when JetStream is enabled again; memory streams are gone, as on nats-server.
+
+        Raises ApiError 10028 or 10047 if the server has less than all accounts may use together:
+        the account then keeps its limits. Raises AccountNameError, EncryptionError, OSError.
+        """
+        async with self.configuring(account.name):
+            served = self.accounts.get(account.name)
+            if served is not None and served.account is not account:  # it was created again
+                await self._disable(served)
+                served = None
+            if not limits:
+                if served is not None:
+                    await self._disable(served)
+                self.api.refuse(account)
+            elif served is None:
+                await self._enable(account, limits)
+            else:
+                self._check_promised(account.name, limits)
+                served.change_limits(limits)
+
+    async def remove_account(self, account: Account) -> None:
+        """Disable JetStream of an account that is being removed; its files stay on disk.
+
+        Only a purge of the account ($JS.API.ACCOUNT.PURGE) deletes its files.
+        """
+        async with self.configuring(account.name):
+            served = self.accounts.get(account.name)
+            if served is not None and served.account is account:
+                await self._disable(served)
+            self.api.forget(account)
+
+    async def _enable(self, account: Account, limits: AccountTiers) -> None:
+        try:
+            self._check_promised(account.name, limits)
+            served = self._make(account, limits)
+            await self._check_keys([served.files])
+        except BaseException:
+            self.api.refuse(account)
+            raise
         self.accounts[account.name] = served
-        await recover_account(served)
+        try:
+            await recover_accounts([served])
+        except BaseException:
+            await self._disable(served)
+            raise
         self.api.serve(served)
         await served.begin_sourcing()
 
+    async def _disable(self, served: JetStreamAccount) -> None:
+        served.is_closed = True
+        self.api.refuse(served.account)
+        await self.api.settle(served.name)
+        self.accounts.pop(served.name, None)
+        await served.close()
+
+    def _check_promised(self, name: str, limits: AccountTiers) -> None:
+        """Check that the server has what its accounts may use together. Raises ApiError."""
+        before = {account.name: account.tiers.by_name for account in self.accounts.values()}
+        after = before | {name: limits}
+        check_promised(self.usage, _limits_in(after), _limits_in(before))
+
     async def _check_keys(self, accounts: list[AccountFiles]) -> None:
         """Check the keys until they have opened one stream. Raises EncryptionError."""
-        if not self._keys_are_right:
+        if accounts and not self._keys_are_right:
             self._keys_are_right = await self.volume.read(check_keys, self.vault, accounts)
 
     def grow(self, max_memory_store: int, max_file_store: int) -> None:
@@ -206,3 +307,7 @@ class JetStream(ServerResources):
 
     async def _apply(self, change: Change) -> None:
         await self.accounts[change.account].apply(change)
+
+
+def _limits_in(accounts: AccountsTiers) -> list[AccountLimits]:
+    return [limits for tiers in accounts.values() for limits in tiers.values()]

@@ -1,4 +1,4 @@
-"""Recovery of an account's streams and consumers at a start.
+"""Recovery of the streams and consumers of accounts, at a start and when JetStream is enabled.
 
     streams/*  ─┬─ *.removed                 removed: the delete is finished
                 ├─ no part of a stream       removed: the create never completed
@@ -9,7 +9,7 @@
     snapshots.new/             removed: unfinished snapshots and restores
 
 Promise
-- At most `AT_ONCE` streams are recovered at a time, and the event loop goes on in between.
+- At most `AT_ONCE` streams are recovered at a time, of all accounts of a start together, and the event loop goes on in between.
 - A stream that cannot be recovered, whatever its start raises, is offline: it costs one line in the
   log and affects no other stream, and its files stay as they are. If it lacked disk space, a file
   descriptor or memory, recovery is retried every `RETRY_S` until it succeeds; its subjects stay
@@ -26,12 +26,12 @@ those of nats-server's `Account.EnableJetStream`.
 import asyncio
 import logging
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from natsd.core.steps import run_cooperatively
 from natsd.jetstream.account import JetStreamAccount
+from natsd.jetstream.account_resources import why_no_directory
 from natsd.jetstream.asset_file import ASSET_FILE, MAGIC, AssetDamaged, has_asset, read_asset
 from natsd.jetstream.consumer.files import UnsupportedConsumers
 from natsd.jetstream.errors import ApiError
@@ -41,7 +41,7 @@ from natsd.jetstream.resources import release, reserve
 from natsd.jetstream.stream.files import AccountFiles, DirectoryKind, StreamAsset, look_at
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.crypto.vault import Vault
-from natsd.store.disk.disk import is_transient
+from natsd.store.disk.disk import Disk, is_removed, is_transient
 from natsd.store.errors import EncryptionError, StoreError
 
 _logger = logging.getLogger(__name__)
@@ -71,14 +71,38 @@ def check_keys(vault: Vault, accounts: Iterable[AccountFiles]) -> bool:
     return False
 
 
-async def recover_account(account: JetStreamAccount) -> None:
-    """Recover and serve the account's stored streams. Raises OSError."""
-    volume = account.jetstream.volume
-    await volume.read(volume.disk.rmtree, account.files.snapshots)
-    for directory in await volume.read(account.files.list_removed, volume.disk):
-        await _remove_rest(account, directory)
-    names = await volume.read(account.files.list_streams, volume.disk)
-    await gather_limited(partial(_recover_directory, account), names, most=AT_ONCE)
+def accounts_on_disk(disk: Disk, directory: Path) -> dict[str, int]:
+    """Return the accounts that have a directory, and the number of streams in it.
+
+    Accounts that were purged are removed completely. Blocks on the disk. Raises OSError.
+    """
+    found: dict[str, int] = {}
+    for name in disk.listdir(directory) if disk.exists(directory) else ():
+        if not disk.is_directory(directory / name):
+            continue
+        if is_removed(name):
+            disk.rmtree(directory / name)
+        elif not why_no_directory(name):
+            found[name] = len(AccountFiles(directory / name).list_streams(disk))
+    return found
+
+
+async def recover_accounts(accounts: Iterable[JetStreamAccount]) -> None:
+    """Recover and serve the stored streams of accounts with a directory. Raises OSError."""
+    found: list[tuple[JetStreamAccount, str]] = []
+    for account in accounts:
+        volume = account.jetstream.volume
+        removed, names = await volume.read(_list, volume.disk, account.files)
+        for directory in removed:
+            await _remove_rest(account, directory)
+        found += [(account, name) for name in names]
+    await gather_limited(lambda each: _recover_directory(*each), found, most=AT_ONCE)
+
+
+def _list(disk: Disk, files: AccountFiles) -> tuple[list[Path], list[str]]:
+    """Remove unfinished snapshots; return the deleted streams, and the names of the others."""
+    disk.rmtree(files.snapshots)
+    return files.list_removed(disk), files.list_streams(disk)
 
 
 async def _remove_rest(account: JetStreamAccount, directory: Path) -> None:
@@ -183,15 +207,14 @@ def _take_offline(
 async def _recover_stream(account: JetStreamAccount, asset: StreamAsset) -> None:
     config = asset.config
     stream = await Stream.open(account, config, asset.created)
-    usage = account.tiers.of(config.num_replicas).usage
-    reserve(usage, config)
+    reserve(account.tiers.usage_of(config.num_replicas), config)
     try:
         account.offline.pop(config.name, None)
         account.streams[config.name] = stream
         await stream.begin()
     except BaseException:
         account.streams.pop(config.name, None)
-        release(usage, config)
+        release(account.tiers.usage_of(config.num_replicas), config)
         stream.ingest.release_usage()
         await stream.close()
         raise

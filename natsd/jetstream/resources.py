@@ -52,16 +52,27 @@ def check_room(tier: AccountTier, config: StreamConfig, before: StreamConfig | N
         _refuse(is_memory)
 
 
-def check_promised(server: Usage, accounts: Iterable[AccountLimits]) -> None:
-    """Check that the server has the sum of its accounts' limits. Raises ApiError 10028, 10047."""
+def check_promised(
+    server: Usage, accounts: Iterable[AccountLimits], before: Iterable[AccountLimits] = ()
+) -> None:
+    """Check that the server has the sum of its accounts' limits. Raises ApiError 10028, 10047.
+
+    A sum that is not larger than that of the limits `before` is allowed: limits may shrink.
+    """
+    memory, storage = _sums(accounts)
+    memory_before, storage_before = _sums(before)
+    if 0 <= server.memory_limit < memory and memory > memory_before:
+        _refuse(is_memory=True)
+    if 0 <= server.file_limit < storage and storage > storage_before:
+        _refuse(is_memory=False)
+
+
+def _sums(accounts: Iterable[AccountLimits]) -> tuple[int, int]:
     memory = storage = 0
     for limits in accounts:
         memory += max(limits.max_memory, 0)
         storage += max(limits.max_storage, 0)
-    if 0 <= server.memory_limit < memory:
-        _refuse(is_memory=True)
-    if 0 <= server.file_limit < storage:
-        _refuse(is_memory=False)
+    return memory, storage
 
 
 def _refuse(is_memory: bool) -> None:

@@ -21,6 +21,7 @@ from natsd.jetstream.api.counters import ApiCounters
 from natsd.jetstream.api.origin import client_info
 from natsd.jetstream.commands.committer import CommandCommitter, CommittedStream
 from natsd.jetstream.events import Events
+from natsd.jetstream.keyed_lock import KeyedLock
 from natsd.jetstream.meta import Meta
 from natsd.jetstream.random_pool import RandomPool
 from natsd.jetstream.snapshot.transfer_memory import TransferMemory
@@ -77,6 +78,7 @@ class ServerResources:
         self.system_account: Account | None = None
         self.api_counters = ApiCounters()
         self.transfer_memory = TransferMemory()
+        self.configuring = KeyedLock()  # accounts that are enabled, changed or disabled
         self.asking_origins = asyncio.Lock()  # each link makes its request in its own turn
         # Returns the committer of a new stream; None: one replica, nobody has to agree.
         self.committer_of: Callable[[CommittedStream], CommandCommitter] | None = None

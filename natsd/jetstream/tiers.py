@@ -6,8 +6,10 @@
 
 Promise
 - Flat limits count bytes once for each replica; those of a tier count a stream's bytes once.
-- An asset to which no limits apply may not be created: error 10120.
+- A stream to which no limits apply may not be created, and takes no messages: error 10120.
 - The usage and reservations of a tier are part of the server's usage and reservations.
+- Limits may change at any time (`change`): a tier that stays keeps its usage, also if it is beyond
+  the new limits; what exists stays, and what would need more is refused.
 
 Source: nats-server's `selectLimits`, `tierName` and `JetStreamAccountLimits`; its limits were
 compared with a running nats-server 2.14.
@@ -26,6 +28,9 @@ from natsd.jetstream.stream.publishing import Usage
 
 AccountTiers = Mapping[str, AccountLimits]
 """An account's limits, under FLAT or under tier names; empty: the account has no JetStream."""
+
+AccountsTiers = Mapping[str, AccountTiers]
+"""The tiers of several accounts, by account name."""
 
 FLAT: Final = ""
 UNLIMITED: Final[AccountTiers] = {FLAT: AccountLimits()}
@@ -63,15 +68,24 @@ class Tiers:
     """Tiers of one account; `limits` has tier names as keys, or FLAT and nothing else."""
 
     def __init__(self, server: Usage, limits: AccountTiers) -> None:
+        self._server = server
+        self._without_limits: Usage | None = None  # of streams to which no limits apply
+        self._tiers: dict[str, AccountTier] = {}
+        self.change(limits)
+
+    def change(self, limits: AccountTiers) -> None:
+        """Apply other limits; what is counted in a tier that is gone must be counted again."""
         assert FLAT not in limits or len(limits) == 1
-        self._tiers = {
-            name: AccountTier(
-                name,
-                each,
-                Usage(server, memory_limit=each.max_memory, file_limit=each.max_storage),
-            )
-            for name, each in sorted(limits.items())
-        }
+        before, self._tiers = self._tiers, {}
+        for name, each in sorted(limits.items()):
+            usage = before[name].usage if name in before else Usage(self._server)
+            usage.memory_limit, usage.file_limit = each.max_memory, each.max_storage
+            self._tiers[name] = AccountTier(name, each, usage)
+
+    @property
+    def by_name(self) -> AccountTiers:
+        """The limits, under FLAT or under tier names."""
+        return {tier.name: tier.limits for tier in self}
 
     def __iter__(self) -> Iterator[AccountTier]:
         return iter(self._tiers.values())
@@ -87,6 +101,16 @@ class Tiers:
         """Return the limits of a stream with that many replicas; unlimited if there is no tier."""
         tier = self._find(replicas)
         return AccountLimits() if tier is None else tier.limits
+
+    def usage_of(self, replicas: int) -> Usage:
+        """Return the usage in which a stream with that many replicas is counted."""
+        tier = self._find(replicas)
+        if tier is not None:
+            return tier.usage
+        if self._without_limits is None:
+            refusal = ErrorId.JSNoLimitsErr
+            self._without_limits = Usage(self._server, memory_limit=0, file_limit=0, refusal=refusal)
+        return self._without_limits
 
     def _find(self, replicas: int) -> AccountTier | None:
         return self._tiers.get(FLAT) or self._tiers.get(tier_name(replicas))
@@ -105,37 +129,44 @@ class Tiers:
     @property
     def memory_used(self) -> int:
         """Bytes in memory storage, of all tiers."""
-        return sum(max(tier.usage.memory_used, 0) for tier in self)
+        return sum(max(usage.memory_used, 0) for usage in self._usages)
 
     @property
     def file_used(self) -> int:
         """Bytes in file storage, of all tiers."""
-        return sum(max(tier.usage.file_used, 0) for tier in self)
+        return sum(max(usage.file_used, 0) for usage in self._usages)
 
     @property
     def memory_reserved(self) -> int:
         """Bytes reserved of memory storage, of all tiers."""
-        return sum(tier.usage.memory_reserved for tier in self)
+        return sum(usage.memory_reserved for usage in self._usages)
 
     @property
     def file_reserved(self) -> int:
         """Bytes reserved of file storage, of all tiers."""
-        return sum(tier.usage.file_reserved for tier in self)
+        return sum(usage.file_reserved for usage in self._usages)
+
+    @property
+    def _usages(self) -> list[Usage]:
+        others = [] if self._without_limits is None else [self._without_limits]
+        return [tier.usage for tier in self] + others
 
 
-def account_tiers(accounts: Mapping[str, AccountOptions]) -> Mapping[str, AccountTiers]:
+def account_tiers(accounts: Mapping[str, AccountOptions], *others: str) -> AccountsTiers:
     """Return the configured tiers of each account, by account name.
 
-    An account without JetStream has no tiers. `$G` has JetStream without a setting if no other
-    account is configured.
+    An account without JetStream has no tiers. `$G` has JetStream without a setting if no account is
+    configured but itself and `others`.
     """
-    tiers = {name: _tiers(each.jetstream) for name, each in accounts.items()}
-    if set(accounts) == {GLOBAL} and accounts[GLOBAL].jetstream is None:
-        tiers[GLOBAL] = _tiers(AccountJetStream())
+    tiers = {name: tiers_of(each.jetstream) for name, each in accounts.items()}
+    is_default = GLOBAL not in accounts or accounts[GLOBAL].jetstream is None
+    if is_default and set(accounts) <= {GLOBAL, *others}:
+        tiers[GLOBAL] = UNLIMITED
     return tiers
 
 
-def _tiers(given: AccountJetStream | None) -> AccountTiers:
+def tiers_of(given: AccountJetStream | None) -> AccountTiers:
+    """Return the tiers of an account's settings; an account without JetStream has none."""
     if given is None or not given.enabled:
         return {}
     if given.tiers:

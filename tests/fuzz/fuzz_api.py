@@ -11,7 +11,7 @@ import contextlib
 
 from natsd.core.routing import is_valid_literal, matches
 from natsd.core.steps import at_once
-from natsd.jetstream.api.router import read_body
+from natsd.jetstream.api.body import read_body
 from natsd.jetstream.api.table import ROUTES
 from natsd.jetstream.consumer.config import check_config as check_consumer
 from natsd.jetstream.consumer.defaults import Ceilings, with_defaults

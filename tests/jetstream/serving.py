@@ -48,7 +48,7 @@ async def serving(
     account = Account(ACCOUNT, jetstream.reactor)
     await jetstream.start([])
     try:
-        await jetstream.enable(account, tiers_of(limits))
+        await jetstream.configure_account(account, tiers_of(limits))
         yield jetstream
     finally:
         await jetstream.stop()

@@ -349,7 +349,7 @@ async def bounded(directory: Path) -> AsyncIterator[JetStream]:
     )
     account = Account(ACCOUNT, jetstream.reactor)
     await jetstream.start([])
-    await jetstream.enable(account, {FLAT: limits})
+    await jetstream.configure_account(account, {FLAT: limits})
     yield jetstream
     await jetstream.stop()
     account.close()

@@ -179,16 +179,18 @@ async def test_consumers_keep_to_the_limits_of_their_streams_tier(tmp_path: Path
         assert caught.value.error_id is ErrorId.JSMaximumConsumersLimitErr
 
 
-async def test_without_limits_there_are_no_streams(tmp_path: Path) -> None:
-    """Existing streams go offline, with the reason."""
+async def test_without_limits_there_are_no_new_streams(tmp_path: Path) -> None:
+    """Existing streams stay readable, and take no messages."""
     async with serving(tmp_path) as jetstream:
-        await create(jetstream, "A")
+        await create(jetstream, "A", subjects=["a"])
+        await publish(jetstream, "a")
     async with serving(tmp_path, limits={"R3": AccountLimits()}) as jetstream:
         assert await error_of(jetstream, "B") is ErrorId.JSNoLimitsErr
-        with pytest.raises(ApiError, match="no JetStream default or applicable tiered limit"):
-            account_of(jetstream).stream("A")
+        assert (await account_of(jetstream).stream("A").info()).state.messages == 1
+        refused = await publish(jetstream, "a")
+        assert refused["error"]["err_code"] == ErrorId.JSNoLimitsErr.err_code
     async with serving(tmp_path) as jetstream:
-        assert account_of(jetstream).stream("A").config.name == "A"
+        assert (await publish(jetstream, "a"))["seq"] == 2
 
 
 async def test_flat_limits_count_each_replica(tmp_path: Path) -> None:

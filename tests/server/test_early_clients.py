@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from natsd import Server
-from natsd.accounts import Account
 from natsd.jetstream import early_requests
-from natsd.jetstream.jetstream import JetStream
+from natsd.jetstream import jetstream as jetstream_module
+from natsd.jetstream.account import JetStreamAccount
 from natsd.monitor.healthz import HealthzOptions, healthz
 from natsd.monitor.query import Query
 from natsd.server.jetstream import JetStreamError
@@ -135,13 +135,13 @@ async def test_accounts_that_are_created_meanwhile_are_served(
         one = await log_in(server, b"tenant-1")
         one.send(INBOX + request(b"$JS.API.STREAM.CREATE.S", CREATE))
         await one.sync()
-        enable = JetStream.enable
+        recover = jetstream_module.recover_accounts
 
-        async def enable_late(self: JetStream, account: Account, *limits: Any) -> None:
+        async def recover_late(accounts: Iterable[JetStreamAccount]) -> None:
             server.accounts.find("tenant-2")
-            await enable(self, account, *limits)
+            await recover(accounts)
 
-        monkeypatch.setattr(JetStream, "enable", enable_late)
+        monkeypatch.setattr(jetstream_module, "recover_accounts", recover_late)
         loading.may_go_on.set()
         await task
         assert (await answered(one))["config"]["name"] == "S"

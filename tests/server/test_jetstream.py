@@ -249,16 +249,16 @@ async def test_a_port_in_use_lets_go_of_the_store(tmp_path: Path) -> None:
 async def test_a_start_that_is_cancelled_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from natsd.jetstream.jetstream import JetStream
+    from natsd.jetstream import jetstream
 
     entered = asyncio.Event()
 
-    async def enable(self: JetStream, *_account_and_limits: object) -> None:
+    async def recover(_accounts: object) -> None:
         entered.set()
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patched:
-        patched.setattr(JetStream, "enable", enable)
+        patched.setattr(jetstream, "recover_accounts", recover)
         starting = asyncio.create_task(local(store_dir=tmp_path).start())
         await entered.wait()
         starting.cancel()

@@ -5,9 +5,11 @@ Source: nats-server's `jsAccountInfoRequest` and `jsLeaderAccountPurgeRequest`.
 
 import logging
 
+from natsd.jetstream.account_resources import why_no_directory
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.responses import AccountInfoResponse, AccountPurgeResponse
+from natsd.store.errors import StoreError
 
 _logger = logging.getLogger(__name__)
 
@@ -20,7 +22,8 @@ async def info(request: Request[NoBody]) -> AccountInfoResponse:
 async def purge(request: Request[NoBody]) -> AccountPurgeResponse:
     """Delete all streams of an account; an unknown account has none.
 
-    Only the system account may ask.
+    An account that is not served may have files, which are deleted too. Only the system account may
+    ask.
     """
     name = request.arguments[0]
     if not {"/", "\\"}.isdisjoint(name):
@@ -35,8 +38,22 @@ async def purge(request: Request[NoBody]) -> AccountPurgeResponse:
         len(streams),
         has_account,
     )
+    if account is None:
+        await _remove_files(request, name)
     for stream in streams:
         assert account is not None
         if stream in account.streams or stream in account.offline:  # it may be deleted by now
             await account.delete_stream(stream)
     return AccountPurgeResponse(initiated=True)
+
+
+async def _remove_files(request: Request[NoBody], name: str) -> None:
+    """Delete the directory of an account that is not served. Raises ApiError."""
+    jetstream = request.account.jetstream
+    async with jetstream.configuring(name):
+        if why_no_directory(name) or name in request.accounts:
+            return
+        try:
+            await jetstream.volume.remove_tree(jetstream.directory / name)
+        except (StoreError, OSError) as error:
+            raise api_error(ErrorId.JSStreamGeneralErrorF, err=error) from error

@@ -8,9 +8,8 @@ Promise
 - A request without a reply subject is carried out and not answered, as nats-server does.
 - No body blocks the event loop: long bodies are read in a thread.
 - The number of waiting requests is bounded, and so is the number of running ones; queries never
-  wait behind changes.
-- `$JS.<domain>.API.…` stands for `$JS.API.…`; requests that streams and consumers serve themselves
-  are forwarded to them.
+  wait behind changes, and no account waits for another one (waiting.py).
+- `$JS.<domain>.API.…` stands for `$JS.API.…` (account_subjects.py).
 - Each request that was carried out or refused is published as an audit advisory, with its client,
   if the advisory has a listener.
 
@@ -21,41 +20,34 @@ compared with a running nats-server 2.14.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from natsd.accounts import Account
-from natsd.accounts.internal_client import Service, wire_subject
+from natsd.accounts.internal_client import Service
 from natsd.core.network import Session
 from natsd.core.quoting import quoted
-from natsd.core.routing import InvalidSubject, Subscription
+from natsd.core.routing import InvalidSubject
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.advisories import api_audit, api_limit_reached
+from natsd.jetstream.api.account_subjects import AccountSubjects
 from natsd.jetstream.api.answer import encode_answer
+from natsd.jetstream.api.body import read_body
 from natsd.jetstream.api.invalid_requests import InvalidRequests
 from natsd.jetstream.api.request import Request
-from natsd.jetstream.api.table import ROUTES, Body, Route, Served
+from natsd.jetstream.api.route_index import RouteIndex
+from natsd.jetstream.api.table import INFO_SUBJECT, ROUTES, Route, Served
 from natsd.jetstream.api.waiting import Asset, WaitingRequests
 from natsd.jetstream.early_requests import EarlyRequest, EarlyRequests
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.headers import demands_too_much
 from natsd.jetstream.models.base import Model
-from natsd.jetstream.models.go_json import (
-    InvalidJson,
-    decode,
-    encode,
-    is_empty_object,
-    is_object_or_array,
-)
-from natsd.jetstream.models.response import ErrorBody
-from natsd.jetstream.names import (
-    API_PREFIX,
-    ASSET_SPACES,
-    DOMAIN_SPACES,
-    domain_api_prefix,
-)
+from natsd.jetstream.models.go_json import InvalidJson, encode
+from natsd.jetstream.models.response import ErrorBody, Response
+from natsd.jetstream.models.responses import AccountInfoResponse, SystemResponse
+from natsd.jetstream.names import API_PREFIX
 from natsd.jetstream.server_resources import ServerResources
 from natsd.store.errors import StoreError
 
@@ -69,9 +61,6 @@ INFOS_QUEUE: Final = "JetStream API info queue"
 
 LARGE_BODY_BYTES: Final = 8 << 10
 """Reading a longer body takes longer than a turn of the event loop may take."""
-
-_CLIENT_SPACES: Final = ("$KV.>", "$OBJ.>")
-_NO_RESPONDERS: Final = "NATS/1.0 503\r\nNats-Subject: {subject}\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +107,14 @@ class Router:
         self._jetstream = jetstream
         self._accounts = accounts
         self._early = early
+        self._routes = RouteIndex(ROUTES)
         self._changes = WaitingRequests(
             options.request_queue_limit, AT_ONCE, partial(self._drop, CHANGES_QUEUE)
         )
         self._infos = WaitingRequests(
             options.info_queue_limit, AT_ONCE, partial(self._drop, INFOS_QUEUE)
         )
-        self._subscriptions: list[tuple[Account, Subscription]] = []
-        self._services: dict[Subscription, Service] = {}
+        self._subjects: dict[Account, AccountSubjects] = {}
         self._invalid = InvalidRequests(jetstream.loop.time)
         self._reading = asyncio.Lock()
         self.dropped = 0
@@ -134,30 +123,30 @@ class Router:
 
     def serve(self, account: JetStreamAccount) -> None:
         """Answer the account's requests from now on."""
-        domain = self._jetstream.options.domain
-        self._serve(account, API_PREFIX)
-        self._ignore_others(account.account, API_PREFIX, (">",))
-        if domain:
-            self._serve(account, domain_api_prefix(domain))
-            self._serve_domain(account.account, domain_api_prefix(domain))
-            self._ignore_others(account.account, domain_api_prefix(domain), DOMAIN_SPACES)
-        self._answer_early(account.account)
+        self._listen(account.account, partial(self._receive, account))
 
     def refuse(self, account: Account) -> None:
         """Answer the account's requests with the error that JetStream is not enabled for it.
 
-        Requests that need a cluster are answered with the error that there is none. The system
-        account's own requests are served.
+        In the system account every subject is answered: its own requests are carried out, and
+        those that need a cluster get the error that there is none.
         """
-        asker = JetStreamAccount(self._jetstream, account, {})
-        for route in ROUTES:
-            service: Service = partial(self._refuse, account, route)
-            if route.served is Served.ASSET:
-                continue
-            if route.served is Served.SYSTEM and route.handler and account.is_system:
-                service = partial(self._receive, asker, route, API_PREFIX)
-            self._subscribe(account, f"{API_PREFIX}.{route.subject}", service)
-        self._answer_early(account)
+        if account.is_system:
+            asker = JetStreamAccount(self._jetstream, account, {})
+            self._listen(account, partial(self._receive_of_system, asker), takes_all=True)
+        else:
+            self._listen(account, partial(self._refuse, account))
+
+    def forget(self, account: Account) -> None:
+        """Take no more requests of the account."""
+        subjects = self._subjects.pop(account, None)
+        if subjects is not None:
+            subjects.close()
+
+    async def settle(self, account: str) -> None:
+        """Wait until the running requests of the account of that name are answered."""
+        await self._changes.settle(account)
+        await self._infos.settle(account)
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -166,92 +155,83 @@ class Router:
 
     async def close(self) -> None:
         """Take no more requests, and return when the running ones are answered."""
-        for account, subscription in self._subscriptions:
-            account.internal_client.unsubscribe(subscription)
-        self._subscriptions.clear()
-        self._services.clear()
+        for account in list(self._subjects):
+            self.forget(account)
         await self._changes.close()
         await self._infos.close()
 
-    def _subscribe(
-        self,
-        account: Account,
-        subject: str,
-        service: Service,
-    ) -> None:
-        subscription = account.internal_client.serve(subject, service)
-        self._subscriptions.append((account, subscription))
-        self._services[subscription] = service
-
-    def _answer_early(self, account: Account) -> None:
-        """Answer the requests that the account received before, as if they came now."""
+    def _listen(self, account: Account, service: Service, *, takes_all: bool = False) -> None:
+        """Give the account's requests to `service`, in place of the service before."""
+        self.forget(account)
+        domain = self._jetstream.options.domain
+        subjects = AccountSubjects(account, domain, service, takes_all=takes_all)
+        self._subjects[account] = subjects
         if self._early is not None:
-            self._early.hand_over(account, self._serve_early)
+            self._early.hand_over(account, self._receive_early)
 
-    def _serve_early(self, request: EarlyRequest) -> None:
-        """Give the request to the service of its subject; a subject without one is not answered."""
-        for subscription in request.account.sublist.match(request.subject).plain:
-            if service := self._services.get(subscription):
-                service(
-                    request.subject, request.reply, request.headers, request.data, request.origin
-                )
-
-    def _serve(self, account: JetStreamAccount, prefix: str) -> None:
-        """Answer requests behind the prefix as those behind `$JS.API`."""
-        for route in ROUTES:
-            if route.served in (Served.CHANGE, Served.INFO):
-                receive = partial(self._receive, account, route, prefix)
-                self._subscribe(account.account, f"{prefix}.{route.subject}", receive)
-
-    def _ignore_others(self, account: Account, prefix: str, spaces: Iterable[str]) -> None:
-        """Leave subjects that are no request unanswered, as nats-server does.
-
-        Requests to a missing stream or consumer get a no-responders status, which clients wait for.
-        """
-        refused = tuple(f"{prefix}.{space}" for space in ASSET_SPACES)
-        for space in spaces:
-            subscription = account.internal_client.ignore(f"{prefix}.{space}", refused=refused)
-            self._subscriptions.append((account, subscription))
-
-    def _serve_domain(self, account: Account, prefix: str) -> None:
-        """Forward requests on the domain's prefix that the router does not answer.
-
-        They go to streams and consumers, and to the subjects of key-value and object stores.
-        """
-        for route in ROUTES:
-            if route.served not in (Served.CHANGE, Served.INFO):
-                forward = partial(_forward, account, prefix, API_PREFIX)
-                self._subscribe(account, f"{prefix}.{route.subject}", forward)
-        for space in _CLIENT_SPACES:
-            self._subscribe(
-                account, f"{prefix}.{space}", partial(_forward, account, f"{prefix}.", "")
+    def _receive_early(self, request: EarlyRequest) -> None:
+        """Treat a request that the account received before as if it came now."""
+        subjects = self._subjects.get(request.account)
+        if subjects is not None:
+            subjects.receive(
+                request.subject, request.reply, request.headers, request.data, request.origin
             )
 
     # Requests
 
+    def _find(self, subject: str) -> Route | None:
+        """Return the route of a subject that begins with `$JS.API.`."""
+        return self._routes.find(subject[len(API_PREFIX) + 1 :])
+
     def _receive(
         self,
         account: JetStreamAccount,
-        route: Route,
-        prefix: str,
         subject: str,
         reply: str | None,
         headers: bytes,
         data: bytes,
         origin: Session | None,
     ) -> None:
-        subject = API_PREFIX + subject.removeprefix(prefix)
-        received = _Received(account, route, subject, reply, headers, data, origin)
-        self._jetstream.api_counters.inflight += 1
-        if route.served is Served.INFO:
-            self._infos.add((), partial(self._answer, received))
-        else:
-            self._changes.add(received.asset, partial(self._answer, received))
+        """Queue a request; a subject that is no request gets no answer, as from nats-server."""
+        route = self._find(subject)
+        if route is not None and route.served in (Served.CHANGE, Served.INFO):
+            self._queue(_Received(account, route, subject, reply, headers, data, origin))
 
-    def _drop(self, queue: str, count: int) -> None:
+    def _queue(self, received: _Received) -> None:
+        self._jetstream.api_counters.inflight += 1
+        name, answer = received.account.name, partial(self._answer, received)
+        if received.route.served is Served.INFO:
+            self._infos.add(name, (), answer)
+        else:
+            self._changes.add(name, received.asset, answer)
+
+    def _receive_of_system(
+        self,
+        asker: JetStreamAccount,
+        subject: str,
+        reply: str | None,
+        headers: bytes,
+        data: bytes,
+        origin: Session | None,
+    ) -> None:
+        route = self._find(subject)
+        if route is None or route.served is not Served.SYSTEM:
+            is_info = route is not None and route.subject == INFO_SUBJECT
+            response = AccountInfoResponse if is_info else SystemResponse
+            error = ErrorId.JSNotEnabledForAccountErr
+            self._answer_error(asker.account, response, error, subject, reply, data, origin)
+        elif route.handler is None:
+            error = ErrorId.JSClusterRequiredErr
+            self._answer_error(asker.account, route.response, error, subject, reply, data, origin)
+        else:
+            self._queue(_Received(asker, route, subject, reply, headers, data, origin))
+
+    def _drop(self, queue: str, account: str, count: int) -> None:
         self.dropped += count
         self._jetstream.api_counters.inflight -= count
-        _logger.warning("%s limit reached, dropping %d requests", queue, count)
+        _logger.warning(
+            "%s limit reached, dropping %d requests of account %s", queue, count, quoted(account)
+        )
         api_limit_reached(self._jetstream, count)
 
     async def _answer(self, received: _Received) -> None:
@@ -274,6 +254,8 @@ class Router:
         route = received.route
         assert route.handler is not None
         try:
+            if received.account.is_closed:
+                raise api_error(ErrorId.JSNotEnabledForAccountErr)
             if demands_too_much(received.headers):
                 raise api_error(ErrorId.JSRequiredApiLevelErr)
             body = await self._read(route, received.data)
@@ -309,60 +291,34 @@ class Router:
     def _refuse(
         self,
         account: Account,
-        route: Route,
         subject: str,
         reply: str | None,
         _headers: bytes,
         data: bytes,
         origin: Session | None,
     ) -> None:
-        needs_cluster = route.served is Served.SYSTEM
-        error = ErrorId.JSClusterRequiredErr if needs_cluster else ErrorId.JSNotEnabledForAccountErr
-        text = encode(route.response(error=ErrorBody.of(api_error(error))))
+        """Answer a request of an account without JetStream; other subjects get no answer."""
+        route = self._find(subject)
+        if route is not None and route.served in (Served.CHANGE, Served.INFO):
+            error = ErrorId.JSNotEnabledForAccountErr
+            self._answer_error(account, route.response, error, subject, reply, data, origin)
+
+    def _answer_error(
+        self,
+        account: Account,
+        response: type[Response],
+        error: ErrorId,
+        subject: str,
+        reply: str | None,
+        data: bytes,
+        origin: Session | None,
+    ) -> None:
+        text = encode(response(error=ErrorBody.of(api_error(error))))
         if reply is not None:
             _publish(account, reply, text)
         api_audit(self._jetstream, account, subject, data, text, origin)
 
 
-def read_body(route: Route, data: bytes, *, strict: bool) -> Model:
-    """Return the body as the route's model. Raises ApiError."""
-    match route.body:
-        case Body.EMPTY if not is_empty_object(data):
-            raise api_error(ErrorId.JSNotEmptyRequestErr)
-        case Body.MUST if is_empty_object(data):
-            raise api_error(ErrorId.JSBadRequestErr)
-        case Body.ANY | Body.EMPTY:
-            data = b""
-        case Body.MAYBE if not is_object_or_array(data):
-            data = b""
-    try:
-        is_one = route.body is Body.ONE or (route.body is Body.ONE_OR_NONE and bool(data))
-        is_strict = strict and route.is_strict
-        return decode(route.request, data, strict=is_strict, is_one_value=is_one)
-    except InvalidJson as error:
-        raise api_error(ErrorId.JSInvalidJSONErr, err=error) from error
-
-
-def _forward(
-    account: Account,
-    prefix: str,
-    served: str,
-    subject: str,
-    reply: str | None,
-    headers: bytes,
-    data: bytes,
-    _origin: Session | None,
-) -> None:
-    """Publish the message again with `served` in place of the prefix."""
-    forwarded = served + subject.removeprefix(prefix)
+def _publish(account: Account, reply: str, data: bytes) -> None:
     with contextlib.suppress(InvalidSubject):
-        target = wire_subject(forwarded)
-        answer_to = None if reply is None else wire_subject(reply)
-        if not account.publisher.publish(target, data, answer_to, headers) and reply is not None:
-            status = _NO_RESPONDERS.format(subject=forwarded).encode("utf-8", "surrogateescape")
-            _publish(account, reply, b"", status)
-
-
-def _publish(account: Account, reply: str, data: bytes, headers: bytes = b"") -> None:
-    with contextlib.suppress(InvalidSubject):
-        account.internal_client.publish(reply, data, headers=headers)
+        account.internal_client.publish(reply, data)

@@ -104,9 +104,11 @@ ANY, EMPTY, MAYBE, MUST = Body.ANY, Body.EMPTY, Body.MAYBE, Body.MUST
 ONE, ONE_OR_NONE = Body.ONE, Body.ONE_OR_NONE
 INFO, ASSET, SYSTEM = Served.INFO, Served.ASSET, Served.SYSTEM
 
+INFO_SUBJECT: Final = "INFO"
+
 ROUTES: Final = (
     # the account
-    Route("INFO", NoBody, account.info, ANY, INFO),
+    Route(INFO_SUBJECT, NoBody, account.info, ANY, INFO),
     # streams and messages
     Route("STREAM.CREATE.*", StreamConfigRequest, streams.create),
     Route("STREAM.UPDATE.*", StreamConfigRequest, streams.update),

@@ -519,7 +519,7 @@ def _ceilings(stream: StreamOfConsumers) -> Ceilings:
 
 def _limits(stream: StreamOfConsumers) -> AccountLimits:
     """Return the account's limits for consumers of the stream."""
-    return stream.account.tiers.of(stream.config.num_replicas).limits
+    return stream.account.tiers.limits_of(stream.config.num_replicas)
 
 
 def _new_name(stream: StreamOfConsumers) -> str:

@@ -257,6 +257,12 @@ class Delays:
         self._counted_bytes += change
         self._usage.count(is_memory=self._is_memory, change=change)
 
+    def count_in(self, usage: Usage) -> None:
+        """Count the entries' bytes in `usage` from now on."""
+        self._usage.count(is_memory=self._is_memory, change=-self._counted_bytes)
+        self._usage, self._counted_bytes = usage, 0
+        self._count()
+
     # Snapshots
 
     def hold(self) -> list[DelayedEntry]:

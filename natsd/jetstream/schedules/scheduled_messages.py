@@ -87,7 +87,7 @@ class ScheduledMessages:
         """Open those of a stream whose messages are recovered. Raises StoreError, OSError."""
         volume = stream.jetstream.volume
         store = await open_delayed_store(stream.account, stream.config)
-        usage = stream.account.tiers.of(stream.config.num_replicas).usage
+        usage = stream.account.tiers.usage_of(stream.config.num_replicas)
         delays = Delays(stream.readers, stream.ingest, store, usage)
         now_ns = stream.jetstream.scheduler.now_ns()
         known = KnownSchedules()

@@ -462,7 +462,7 @@ cdef class Ingest(Actor):
         if self.usage.exceeds(self.is_memory, counted):
             self.count_bytes()
             if self.usage.exceeds(self.is_memory, counted):
-                return self.preconditions.refuse(ErrorId.JSAccountResourcesExceededErr)
+                return self.preconditions.refuse(self.usage.refusal)
         return None
 
     cdef bytes check_resources(self, Entry* entry, PublishHeaders* headers):
@@ -654,6 +654,12 @@ cdef class Ingest(Actor):
         """Count nothing as used any more."""
         self.usage.add(self.is_memory, -self.counted_bytes)
         self.counted_bytes = 0
+
+    def count_in(self, Usage usage not None) -> None:
+        """Count the used bytes in `usage` from now on, and keep to its limits."""
+        self.release_usage()
+        self.usage = usage
+        self.count_bytes()
 
     # Answers
 

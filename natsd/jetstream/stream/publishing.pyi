@@ -3,6 +3,7 @@ from typing import Final
 
 from natsd.core.network import TracedMessage
 from natsd.jetstream.commands.commands import Publish
+from natsd.jetstream.errors import ErrorId
 from natsd.jetstream.stream.checks import Admission, MessageIds, Scheduled, StreamCounters
 from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.stream.state import Actor, StreamReaders
@@ -12,9 +13,15 @@ class Usage:
     server: Usage | None
     memory_limit: int
     file_limit: int
+    refusal: ErrorId
 
     def __init__(
-        self, server: Usage | None = None, *, memory_limit: int = -1, file_limit: int = -1
+        self,
+        server: Usage | None = None,
+        *,
+        memory_limit: int = -1,
+        file_limit: int = -1,
+        refusal: ErrorId = ...,
     ) -> None: ...
     def count(self, *, is_memory: bool, change: int) -> None: ...
     def reserve(self, *, is_memory: bool, change: int) -> None: ...
@@ -62,6 +69,7 @@ class Ingest(Actor):
     def fail_answer(self, sequence: int, error: StoreError) -> None: ...
     def count_usage(self) -> None: ...
     def release_usage(self) -> None: ...
+    def count_in(self, usage: Usage) -> None: ...
     @property
     def num_unanswered(self) -> int: ...
     def close(self) -> None: ...

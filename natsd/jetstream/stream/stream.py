@@ -63,7 +63,7 @@ from natsd.jetstream.stream.info import stream_info, subject_counts
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
 from natsd.jetstream.stream.markers import replace_expired
 from natsd.jetstream.stream.proposing import begin_proposing, end_proposing
-from natsd.jetstream.stream.publishing import Ingest
+from natsd.jetstream.stream.publishing import Ingest, Usage
 from natsd.jetstream.stream.reading import find_message, names_one_message
 from natsd.jetstream.stream.settings import IngestSettings
 from natsd.jetstream.stream.state import StreamReaders
@@ -131,7 +131,7 @@ class Stream:
         self.readers.set_retention(config.retention.value)
         settings = ingest_settings(config, jetstream.options, account.claims)
         self.ingest: Ingest = Ingest(
-            self.readers, settings, account.tiers.of(config.num_replicas).usage
+            self.readers, settings, account.tiers.usage_of(config.num_replicas)
         )
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
         self.ingest.expiring = self._expiry.note
@@ -447,6 +447,12 @@ class Stream:
         self.ingest.close()
         self.readers.close()
         await self.store.abandon()
+
+    def count_in(self, usage: Usage) -> None:
+        """Count the stream's bytes in `usage` from now on, and keep to its limits."""
+        self.ingest.count_in(usage)
+        if self.scheduled is not None:
+            self.scheduled.delays.count_in(usage)
 
     # Changes: decided and applied
 

@@ -13,6 +13,7 @@ cdef class Usage:
     cdef readonly Usage server          # the total that includes this one; None: this is it
     cdef StorageUse memory
     cdef StorageUse file
+    cdef readonly object refusal        # ErrorId that answers a publish beyond the limit
 
     cdef int add(self, bint is_memory, int64_t change) except -1    # adds here and in `server`
     cdef bint exceeds(self, bint is_memory, int64_t more) noexcept nogil    # of this object only

@@ -11,12 +11,21 @@ The numbers are those of nats-server's `JetStreamAccountStats`.
 
 from libc.stdint cimport int64_t
 
+from natsd.jetstream.errors import ErrorId
+
 
 cdef class Usage:
-    """Bytes used, reserved and allowed, of an account or of the server; -1: no limit."""
+    """Bytes used, reserved and allowed, of an account or of the server; -1: no limit.
 
-    def __init__(self, Usage server=None, *, int64_t memory_limit=-1, int64_t file_limit=-1):
+    `refusal` is the error that answers a publish beyond the limit.
+    """
+
+    def __init__(
+        self, Usage server=None, *, int64_t memory_limit=-1, int64_t file_limit=-1,
+        refusal=ErrorId.JSAccountResourcesExceededErr,
+    ):
         self.server = server
+        self.refusal = refusal
         self.memory.limit = memory_limit
         self.file.limit = file_limit
 

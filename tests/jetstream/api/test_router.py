@@ -260,20 +260,41 @@ async def test_without_a_reply_it_is_done_all_the_same(
     await eventually(lambda: "S" in account.streams)
 
 
-async def test_an_account_without_jetstream(jetstream: JetStream) -> None:
-    """The answer is 10039, and 10010 to requests that only a cluster could carry out."""
-    system = Account("$SYS", jetstream.reactor)
+async def test_an_account_without_jetstream(tmp_path: Path) -> None:
+    """Requests are answered 10039; other subjects get no answer, as in an account with JetStream."""
+    async with serving(tmp_path, domain="hub") as jetstream:
+        account = Account("A", jetstream.reactor)
+        jetstream.api.refuse(account)
+        for subject in ("$JS.API.INFO", "$JS.API.STREAM.CREATE.S", "$JS.hub.API.STREAM.NAMES"):
+            answer = json.loads(await account.internal_client.request(subject))
+            check(answer)
+            assert error_of(answer) == 10039
+        for subject in ("FOO", "META.LEADER.STEPDOWN", "ACCOUNT.PURGE.$G"):
+            with pytest.raises(TimeoutError):
+                await account.internal_client.request(f"$JS.API.{subject}", timeout_s=0.01)
+        publisher = account.publisher
+        assert publisher.publish(b"$JS.API.STREAM.INFO.S", reply=b"answer") == 1
+        assert publisher.publish(b"$JS.API.DIRECT.GET.S", reply=b"answer") == 0
+        jetstream.api.forget(account)
+        assert publisher.publish(b"$JS.API.STREAM.INFO.S", reply=b"answer") == 0
+        account.close()
+
+
+async def test_the_system_account_has_no_streams(jetstream: JetStream) -> None:
+    """Any subject is answered: 10039, and 10010 where only a cluster could carry it out."""
+    system = Account(SYSTEM_ACCOUNT, jetstream.reactor, is_system=True)
     jetstream.api.refuse(system)
 
-    async def error(subject: str) -> int:
+    async def ask_system(subject: str) -> tuple[str, int]:
         answer = json.loads(await system.internal_client.request(f"$JS.API.{subject}"))
         check(answer)
-        return error_of(answer)
+        return answer["type"].rpartition(".")[2], error_of(answer)
 
-    assert await error("INFO") == 10039
-    assert await error("STREAM.CREATE.S") == 10039
-    assert await error("META.LEADER.STEPDOWN") == 10010
-    assert await error("ACCOUNT.STREAM.MOVE.A.S") == 10010
+    assert await ask_system("INFO") == ("account_info_response", 10039)
+    for subject in ("STREAM.CREATE.S", "DIRECT.GET.S", "CONSUMER.MSG.NEXT.S.C", "FOO"):
+        assert await ask_system(subject) == ("system_response", 10039)
+    for subject in ("META.LEADER.STEPDOWN", "SERVER.REMOVE", "ACCOUNT.STREAM.MOVE.A.S"):
+        assert await ask_system(subject) == ("system_response", 10010)
     await jetstream.api.close()
     system.close()
 
@@ -296,13 +317,8 @@ async def test_the_system_account_purges_an_account(jetstream: JetStream) -> Non
     assert sorted(account_of(jetstream).streams) == ["A", "B"]
     assert (await purge("$G"))["initiated"] is True
     assert not account_of(jetstream).streams
-    other = Account("OTHER", jetstream.reactor)
-    jetstream.api.refuse(other)
-    refused = json.loads(await other.internal_client.request("$JS.API.ACCOUNT.PURGE.$G"))
-    assert error_of(refused) == 10010
     await jetstream.api.close()
     system.close()
-    other.close()
 
 
 async def test_a_domain_has_its_own_subjects(tmp_path: Path) -> None:

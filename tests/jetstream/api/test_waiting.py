@@ -20,14 +20,16 @@ class Bench:
     """Requests that end when the test tells them to."""
 
     def __init__(self, limit: int = 100, at_once: int = 3) -> None:
-        self.dropped: list[int] = []
+        self.dropped: list[tuple[str, int]] = []
         self.begun: list[str] = []
         self.ended: list[str] = []
         self.at_once_most = 0
         self._ends: dict[str, asyncio.Event] = {}
-        self.requests = WaitingRequests(limit, at_once, self.dropped.append)
+        self.requests = WaitingRequests(
+            limit, at_once, lambda account, count: self.dropped.append((account, count))
+        )
 
-    def add(self, name: str, asset: Asset = ()) -> None:
+    def add(self, name: str, asset: Asset = (), account: str = "$G") -> None:
         self._ends[name] = asyncio.Event()
 
         async def work() -> None:
@@ -36,7 +38,7 @@ class Bench:
             await self._ends[name].wait()
             self.ended.append(name)
 
-        self.requests.add(asset, work)
+        self.requests.add(account, asset, work)
 
     def end(self, *names: str) -> None:
         for name in names:
@@ -86,7 +88,7 @@ async def test_too_many_are_dropped_together(eventually: Eventually) -> None:
     bench.add("first")
     for name in "abc":
         bench.add(name)
-    assert bench.dropped == [3]
+    assert bench.dropped == [("$G", 3)]
     assert len(bench.requests) == 0
     bench.add("later")
     bench.end_all()
@@ -133,3 +135,52 @@ def test_all_are_carried_out_in_order(assets: list[Asset], at_once: int) -> None
             shared = min(len(one), len(other))
             if shared and one[:shared] == other[:shared]:
                 assert begun.index(earlier) < begun.index(later)
+
+
+async def test_accounts_take_turns(eventually: Eventually) -> None:
+    """An account that floods does not delay the others by more than its running requests."""
+    bench = Bench(at_once=2)
+    for name in ("f1", "f2", "f3", "f4", "f5"):
+        bench.add(name, account="FLOOD")
+    bench.add("one", account="ONE")
+    await eventually(lambda: bench.begun == ["f1", "f2", "one"])  # a place of its own
+    for name in ("two", "three"):
+        bench.add(name, account="ONE")
+    bench.end("f1", "f2", "one")
+    await eventually(lambda: bench.begun[3:] == ["f3", "two"])
+    bench.end("f3", "two")
+    await eventually(lambda: bench.begun[5:] == ["f4", "three"])
+    bench.end_all()
+    await eventually(lambda: len(bench.ended) == 8)
+    await bench.requests.close()
+
+
+async def test_the_account_that_floods_loses_its_requests(eventually: Eventually) -> None:
+    bench = Bench(limit=6, at_once=1)
+    bench.add("running", account="FLOOD")
+    bench.add("first", account="ONE")
+    for name in ("second", "third"):
+        bench.add(name, account="ONE")
+    for number in range(4):
+        bench.add(f"f{number}", account="FLOOD")
+    assert bench.dropped == [("FLOOD", 4)]
+    assert len(bench.requests) == 2
+    bench.end_all()
+    await eventually(lambda: bench.ended == ["running", "first", "second", "third"])
+    await bench.requests.close()
+
+
+async def test_settled_is_what_ran(eventually: Eventually) -> None:
+    """Waiting requests, and those of other accounts, are not awaited."""
+    bench = Bench(at_once=1)
+    bench.add("runs", account="A")
+    bench.add("waits", account="A")
+    bench.add("other", account="B")
+    settling = asyncio.create_task(bench.requests.settle("A"))
+    await eventually(lambda: bench.begun == ["runs", "other"])
+    assert not settling.done()
+    bench.end("runs")
+    await settling
+    await bench.requests.settle("nobody")
+    bench.end_all()
+    await bench.requests.close()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from natsd.accounts import Account
 from natsd.jetstream.models.times import format_time
 from natsd.jetstream.stream.state import Alarm
+from natsd.jetstream.tiers import UNLIMITED
 from tests.jetstream.clock import SECOND_NS, Clock
 from tests.jetstream.serving import ACCOUNT, account_of, build, create, publish
 from tests.jetstream.stream.publishing import header_block
@@ -70,7 +71,7 @@ class Served:
         self.jetstream = build(self.directory, clock=self.clock)
         self.account = Account(ACCOUNT, self.jetstream.reactor)
         await self.jetstream.start([])
-        await self.jetstream.enable(self.account)
+        await self.jetstream.configure_account(self.account, UNLIMITED)
         if self.is_new:
             self.is_new = False
             await create(self.jetstream, "S", subjects=["s.>"], allow_msg_schedules=True)

@@ -23,6 +23,7 @@ from natsd.jetstream.models.stream import (
 from natsd.jetstream.models.times import format_time
 from natsd.jetstream.sourcing.positions import POSITIONS_FILE
 from natsd.jetstream.stream.stream import Stream
+from natsd.jetstream.tiers import UNLIMITED
 from natsd.store.disk.real_disk import RealDisk
 from natsd.store.disk.twin_file import remove_twins
 from tests.jetstream.clock import Clock
@@ -133,7 +134,7 @@ async def benched(directory: Path) -> AsyncIterator[Bench]:
     account = Account(ACCOUNT, jetstream.reactor)
     await jetstream.start([])
     origin = FakeOrigin(account)
-    await jetstream.enable(account)
+    await jetstream.configure_account(account, UNLIMITED)
     yield Bench(jetstream, origin, clock)
     await jetstream.stop()
     account.close()
