@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from natsd.config.account_names import GLOBAL, SYSTEM
 from natsd.config.authorization import AuthorizationOptions, read_authorization
 from natsd.config.jetstream_options import JetStreamOptions, read_jetstream
 from natsd.config.settings import (
@@ -241,6 +242,12 @@ class Options(Settings):
             or self.trusted_keys
             or any(account.users for account in self.accounts.values())
         )
+
+    @property
+    def has_own_accounts(self) -> bool:
+        """Whether there are other accounts than the default one and the system account."""
+        system = self.system_account or SYSTEM
+        return bool(self.operators or self.trusted_keys or self.accounts.keys() - {GLOBAL, system})
 
     @property
     def http_address(self) -> str:

@@ -22,7 +22,6 @@ from natsd.jetstream.tiers import UNLIMITED, AccountTiers, Tiers
 from natsd.store.commit.volume import LOCK_NAME
 from natsd.store.disk.disk import is_removed
 
-
 NAME_BYTES_MAX: Final = 255
 """Longest name of a directory."""
 

@@ -49,6 +49,7 @@ def api_audit(
     request: bytes,
     response: bytes,
     origin: Session | None,
+    headers: bytes,
 ) -> None:
     """Publish that a request was answered.
 
@@ -58,7 +59,7 @@ def api_audit(
         return
     fields: Fields = {
         "server": jetstream.server_name,
-        "client": jetstream.client_info(origin, account.name),
+        "client": jetstream.client_info(origin, account.name, headers),
         "subject": subject,
         "request": request.decode(errors="replace") or None,
         "response": response.decode(errors="replace"),

@@ -11,6 +11,7 @@ from typing import Final
 from natsd.jetstream.names import API_LEVEL
 
 REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
+CLIENT_INFO: Final = "Nats-Request-Info"
 
 # Headers of a consumer's idle heartbeats.
 LAST_CONSUMER: Final = "Nats-Last-Consumer"

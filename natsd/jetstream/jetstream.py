@@ -21,9 +21,8 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 from natsd.accounts import Account
@@ -65,7 +64,6 @@ class AccountNameError(Exception):
 class JetStream(ServerResources):
     """JetStream of one server, between `start` and `stop`; used on the server's event loop only.
 
-    `limits` maps account names to tiers, which may be empty: the account has no JetStream.
     `unserved` maps the accounts that have streams on disk, but were not served at the start, to
     the number of these streams.
     """
@@ -78,8 +76,7 @@ class JetStream(ServerResources):
         *,
         server_name: str = "",
         server_id: str = "",
-        limits: AccountsTiers = MappingProxyType({}),
-        other_limits: AccountTiers = UNLIMITED,
+        limits_of: Callable[[Account], AccountTiers | None] = lambda _account: UNLIMITED,
         clock: Callable[[], int] = time.time_ns,
         random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
@@ -88,9 +85,11 @@ class JetStream(ServerResources):
     ) -> None:
         """Create JetStream without accounts; `start` opens the store.
 
-        `other_limits` are those of accounts that are not in `limits`. `has_default_room` says that
-        `max_file_store` was not configured but derived from the free space. `clock` returns
-        wall-clock nanoseconds. `early` holds the requests that the accounts received before.
+        `limits_of` returns the limits that an account has when it is served for the first time;
+        empty: it has no JetStream; None: nor are its requests refused, since another account
+        answers them. `has_default_room` says that `max_file_store` was not configured but derived
+        from the free space. `clock` returns wall-clock nanoseconds. `early` holds the requests that
+        the accounts received before.
         """
         super().__init__(
             options,
@@ -101,8 +100,7 @@ class JetStream(ServerResources):
             clock=clock,
             random_bytes=random_bytes,
         )
-        self.limits = limits
-        self._other_limits = other_limits
+        self._limits_of = limits_of
         self.unserved: dict[str, int] = {}
         self._keys_are_right = False
         self.accounts: dict[str, JetStreamAccount] = {}
@@ -120,7 +118,7 @@ class JetStream(ServerResources):
         OSError, AccountNameError.
         """
         accounts = list(accounts)
-        promised = {account.name: self._limits_of(account) for account in accounts}
+        promised = {account.name: self._limits_of(account) or {} for account in accounts}
         check_promised(self.usage, _limits_in(promised))
         interval_s = self.options.sync_interval.total_seconds()
         self.volume = await asyncio.to_thread(
@@ -161,17 +159,13 @@ class JetStream(ServerResources):
         for each in served:
             self.api.serve(each)
         for account in accounts:
-            if account.name not in self.accounts:
+            if account.is_system or self._limits_of(account) == {}:
                 self.api.refuse(account)
         for each in stored:
             await each.begin_sourcing()
         self.unserved = {
             name: count for name, count in on_disk.items() if count and name not in self.accounts
         }
-
-    def _limits_of(self, account: Account) -> AccountTiers:
-        """Return the limits that an account has at first; none if it has no JetStream."""
-        return {} if account.is_system else self.limits.get(account.name, self._other_limits)
 
     def _make(self, account: Account, limits: AccountTiers) -> JetStreamAccount:
         if reason := why_no_directory(account.name):
@@ -180,19 +174,10 @@ class JetStream(ServerResources):
 
     # Accounts at run time
 
-    async def serve(self, account: Account) -> None:
-        """Serve an account that was created now, as its first settings say.
-
-        Raises as `configure_account` does.
-        """
-        if account.is_system:
-            self.system_account = account
-            self.api.refuse(account)
-        else:
-            await self.configure_account(account, self._limits_of(account))
-
-    async def configure_account(self, account: Account, limits: AccountTiers) -> None:
+    async def configure_account(self, account: Account, limits: AccountTiers | None) -> None:
         """Enable, change or disable JetStream of an account; empty limits disable it.
+
+        None disables it too, and leaves the account's requests to others: it imports them.
 
         - Enabling recovers what is stored, and returns when it is served.
         - Limits below what is used are no error: what exists stays, and more is refused.
@@ -202,31 +187,42 @@ class JetStream(ServerResources):
         Raises ApiError 10028 or 10047 if the server has less than all accounts may use together:
         the account then keeps its limits. Raises AccountNameError, EncryptionError, OSError.
         """
+        if not limits:
+            await self.disable_account(account)
+            self.refuse(account, limits)
+            return
         async with self.configuring(account.name):
             served = self.accounts.get(account.name)
-            if served is not None and served.account is not account:  # it was created again
+            if served is not None and served.account is not account:
                 await self._disable(served)
                 served = None
-            if not limits:
-                if served is not None:
-                    await self._disable(served)
-                self.api.refuse(account)
-            elif served is None:
+            if served is None:
                 await self._enable(account, limits)
             else:
                 self._check_promised(account.name, limits)
                 served.change_limits(limits)
+
+    async def disable_account(self, account: Account) -> None:
+        """Close the account's streams; its requests wait until they are refused or served again."""
+        async with self.configuring(account.name):
+            served = self.accounts.get(account.name)
+            if served is not None and served.account is account:
+                await self._disable(served)
+
+    def refuse(self, account: Account, limits: AccountTiers | None) -> None:
+        """Refuse the account's requests, or leave them to others if `limits` is None."""
+        if limits is None:
+            self.api.forget(account)
+        else:
+            self.api.refuse(account)
 
     async def remove_account(self, account: Account) -> None:
         """Disable JetStream of an account that is being removed; its files stay on disk.
 
         Only a purge of the account ($JS.API.ACCOUNT.PURGE) deletes its files.
         """
-        async with self.configuring(account.name):
-            served = self.accounts.get(account.name)
-            if served is not None and served.account is account:
-                await self._disable(served)
-            self.api.forget(account)
+        await self.disable_account(account)
+        self.api.forget(account)
 
     async def _enable(self, account: Account, limits: AccountTiers) -> None:
         try:
@@ -241,15 +237,16 @@ class JetStream(ServerResources):
             await recover_accounts([served])
         except BaseException:
             await self._disable(served)
+            self.api.refuse(account)
             raise
         self.api.serve(served)
         await served.begin_sourcing()
 
     async def _disable(self, served: JetStreamAccount) -> None:
         served.is_closed = True
-        self.api.refuse(served.account)
+        self.api.hold(served.account)
         await self.api.settle(served.name)
-        self.accounts.pop(served.name, None)
+        del self.accounts[served.name]
         await served.close()
 
     def _check_promised(self, name: str, limits: AccountTiers) -> None:

@@ -9,7 +9,8 @@
     snapshots.new/             removed: unfinished snapshots and restores
 
 Promise
-- At most `AT_ONCE` streams are recovered at a time, of all accounts of a start together, and the event loop goes on in between.
+- At most `AT_ONCE` streams are recovered at a time, of all accounts of a start together, and the
+  event loop goes on in between.
 - A stream that cannot be recovered, whatever its start raises, is offline: it costs one line in the
   log and affects no other stream, and its files stay as they are. If it lacked disk space, a file
   descriptor or memory, recovery is retried every `RETRY_S` until it succeeds; its subjects stay

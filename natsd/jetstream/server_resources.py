@@ -83,9 +83,15 @@ class ServerResources:
         # Returns the committer of a new stream; None: one replica, nobody has to agree.
         self.committer_of: Callable[[CommittedStream], CommandCommitter] | None = None
 
-    def client_info(self, origin: Session | None, account: str) -> Mapping[str, object]:
-        """Return the requesting client as advisories describe it; None: the server itself asks."""
-        return client_info(origin, account, self.server_name, self._wall_minus_monotonic_ns)
+    def client_info(
+        self, origin: Session | None, account: str, headers: bytes
+    ) -> Mapping[str, object]:
+        """Return the requesting client as advisories describe it; None: the server itself asks.
+
+        The request acts in the account of that name; `headers` are its headers.
+        """
+        started_ns = self._wall_minus_monotonic_ns
+        return client_info(origin, account, self.server_name, started_ns, headers)
 
 
 def operator_keys(options: JetStreamOptions) -> OperatorKeys:

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from natsd.config.account_jetstream import AccountJetStream, StorageLimits
-from natsd.config.account_names import GLOBAL
-from natsd.config.account_options import AccountOptions
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.stream.publishing import Usage
@@ -109,7 +107,9 @@ class Tiers:
             return tier.usage
         if self._without_limits is None:
             refusal = ErrorId.JSNoLimitsErr
-            self._without_limits = Usage(self._server, memory_limit=0, file_limit=0, refusal=refusal)
+            self._without_limits = Usage(
+                self._server, memory_limit=0, file_limit=0, refusal=refusal
+            )
         return self._without_limits
 
     def _find(self, replicas: int) -> AccountTier | None:
@@ -150,19 +150,6 @@ class Tiers:
     def _usages(self) -> list[Usage]:
         others = [] if self._without_limits is None else [self._without_limits]
         return [tier.usage for tier in self] + others
-
-
-def account_tiers(accounts: Mapping[str, AccountOptions], *others: str) -> AccountsTiers:
-    """Return the configured tiers of each account, by account name.
-
-    An account without JetStream has no tiers. `$G` has JetStream without a setting if no account is
-    configured but itself and `others`.
-    """
-    tiers = {name: tiers_of(each.jetstream) for name, each in accounts.items()}
-    is_default = GLOBAL not in accounts or accounts[GLOBAL].jetstream is None
-    if is_default and set(accounts) <= {GLOBAL, *others}:
-        tiers[GLOBAL] = UNLIMITED
-    return tiers
 
 
 def tiers_of(given: AccountJetStream | None) -> AccountTiers:

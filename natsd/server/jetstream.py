@@ -3,6 +3,9 @@
 - `natsd.jetstream`, and modules that only this file needs, are imported only if JetStream is
   enabled. If there is nothing to recover, clients are
   accepted before, and their requests wait.
+- Accounts are served as `settings_of` says, which is the configuration unless something else (a
+  resolver) is put in its place: at the start, when an account is created, and when
+  `configure_account` is called.
 - An error at the start is a `JetStreamError` of one line; the start is then undone.
 - Without a `store_dir` JetStream uses a new temporary directory, which is removed at the stop.
 
@@ -14,9 +17,10 @@ import contextlib
 import importlib
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,17 +31,21 @@ from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.resources import is_default_store_dir, resolved
 from natsd.core.durations import format_duration_ns
 from natsd.core.network import Reactor
+from natsd.core.quoting import quoted
 from natsd.server import banner
 from natsd.server.own_files import make_private, refuse_foreign_link, shared_reason
 
 if TYPE_CHECKING:
+    from natsd.config.account_options import AccountOptions
     from natsd.jetstream.early_requests import EarlyRequests
     from natsd.jetstream.jetstream import JetStream
+    from natsd.jetstream.tiers import AccountTiers
 
 _logger = logging.getLogger("natsd.jetstream")
 
 TEMPORARY_PREFIX: Final = "natsd-"
 _ENGINE: Final = "natsd.jetstream.jetstream"
+_PREFIX_TOKENS: Final = 2  # of $JS.API
 
 
 class JetStreamError(Exception):
@@ -58,11 +66,17 @@ class JetStreamPart:
         self._stopping: asyncio.Task[None] | None = None
         self._switching: asyncio.Task[None] | None = None
         self._accounts: AccountDirectory | None = None
-        self._enabling: set[asyncio.Task[None]] = set()
+        self._configuring: set[asyncio.Task[None]] = set()
+        self._wanted: dict[Account, AccountTiers | None] = {}  # limits that are being applied
+        self.settings_of: Callable[[Account], AccountOptions | None] = self._configured
         self._began_s = 0.0
         self._resolved = options.jetstream
         self._early: EarlyRequests | None = None
         self.engine: JetStream | None = None
+
+    def _configured(self, account: Account) -> "AccountOptions | None":
+        """Return the settings of an account; None: it has none."""
+        return self._options.accounts.get(account.name)
 
     async def prepare(self) -> bool:
         """Create the store directory; return whether there is nothing to recover.
@@ -89,8 +103,12 @@ class JetStreamPart:
 
             self._early = EarlyRequests(self._resolved.domain)
             for account in accounts.values():
-                self._early.hold(account)
-            accounts.on_added(self._early.hold)
+                self._hold_early(account)
+            accounts.on_added(self._hold_early)
+
+    def _hold_early(self, account: Account) -> None:
+        if self._early is not None and not imports_api(self.settings_of(account)):
+            self._early.hold(account)
 
     async def load(self) -> None:
         """Import JetStream's modules in a thread; on a slow machine the longest part of a start.
@@ -128,8 +146,7 @@ class JetStreamPart:
 
     async def _serve(self, reactor: Reactor, accounts: AccountDirectory) -> None:
         from natsd.jetstream.errors import ApiError
-        from natsd.jetstream.jetstream import JetStream
-        from natsd.jetstream.tiers import account_tiers
+        from natsd.jetstream.jetstream import AccountNameError, JetStream
 
         self.engine = JetStream(
             self._resolved,
@@ -137,7 +154,7 @@ class JetStreamPart:
             asyncio.get_running_loop(),
             server_name=self._server_name,
             server_id=self._server_id,
-            limits=account_tiers(self._options.accounts),
+            limits_of=self._limits_of,
             has_default_room=self._options.jetstream.max_file_store < 0,
             early=self._early,
         )
@@ -146,24 +163,100 @@ class JetStreamPart:
             await self.engine.start(first)
         except ApiError as error:
             raise JetStreamError(error.description) from error
+        except AccountNameError as error:
+            raise JetStreamError(error) from error
+        self._log_unserved()
         self._accounts = accounts
         accounts.on_added(self._serve_added)
         if self._early is not None:
-            accounts.no_longer(self._early.hold)
+            accounts.no_longer(self._hold_early)
         for account in set(accounts.values()).difference(first):
             self._serve_added(account)
 
+    def _log_unserved(self) -> None:
+        """Tell which accounts have streams that are not served; nats-server does not tell."""
+        assert self.engine is not None
+        for name, count in sorted(self.engine.unserved.items()):
+            _logger.warning(
+                "JetStream: account %s has %d streams on disk, which are not served: the account "
+                "does not exist, or has no JetStream; the files stay",
+                quoted(name),
+                count,
+            )
+
+    # Accounts
+
+    def _limits_of(self, account: Account) -> "AccountTiers | None":
+        """Return the limits of an account as `JetStream` takes them."""
+        from natsd.jetstream.tiers import UNLIMITED, tiers_of
+
+        settings = self.settings_of(account)
+        jetstream = None if settings is None else settings.jetstream
+        if jetstream is None and not self._options.has_own_accounts:
+            return UNLIMITED
+        limits = tiers_of(jetstream)
+        return None if not limits and imports_api(settings) else limits
+
+    def configure_account(self, account: Account) -> None:
+        """Enable, change or disable JetStream of an account, as `settings_of` says, soon.
+
+        It is called when the settings of the account have changed. If they change again before
+        they are applied, only the last ones are. An error is logged, and the account keeps what it
+        had. The requests of an account that is being enabled wait.
+        """
+        if self.engine is None or account.is_system:
+            return
+        limits = self._limits_of(account)
+        if limits and (account.name not in self.engine.accounts or account in self._wanted):
+            self.engine.api.hold(account)
+        is_waiting = account in self._wanted
+        self._wanted[account] = dict(limits) if limits is not None else None
+        if not is_waiting:
+            self._begin(self._apply_wanted(account), account)
+
+    async def _apply_wanted(self, account: Account) -> None:
+        assert self.engine is not None
+        limits: AccountTiers | None = {}
+        is_first = True
+        try:
+            while is_first or limits is not self._wanted[account]:
+                is_first, limits = False, self._wanted[account]
+                if limits:
+                    await self.engine.configure_account(account, limits)
+                else:
+                    await self.engine.disable_account(account)
+            if not limits:
+                self.engine.refuse(account, limits)
+        finally:
+            del self._wanted[account]
+
+    def remove_account(self, account: Account) -> None:
+        """Disable JetStream of an account that is being removed, soon; its files stay."""
+        if self.engine is not None:
+            self._begin(self.engine.remove_account(account), account)
+
+    async def configured(self) -> None:
+        """Wait until the accounts are as `configure_account` and `remove_account` said."""
+        while self._configuring:
+            await asyncio.wait(self._configuring)
+
     def _serve_added(self, account: Account) -> None:
         """Serve an account that is created while the server runs."""
-        assert self.engine is not None
-        task = asyncio.create_task(self.engine.serve(account), name="natsd-jetstream-account")
-        self._enabling.add(task)
-        task.add_done_callback(self._enabled)
+        self.configure_account(account)
 
-    def _enabled(self, task: asyncio.Task[None]) -> None:
-        self._enabling.discard(task)
+    def _begin(self, work: Coroutine[object, object, None], account: Account) -> None:
+        task = asyncio.create_task(work, name="natsd-jetstream-account")
+        self._configuring.add(task)
+        task.add_done_callback(partial(self._ended, account))
+
+    def _ended(self, account: Account, task: asyncio.Task[None]) -> None:
+        self._configuring.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _logger.error("JetStream: an account is not served: %s", error)
+            _logger.error(
+                "JetStream: the settings of account %s are not applied: %s",
+                quoted(account.name),
+                _reason(error) if isinstance(error, Exception) else error,
+            )
 
     def renew(self, options: Options, reactor: Reactor, accounts: AccountDirectory) -> None:
         """Adopt the options of a reload: switch JetStream on or off, or raise its limits.
@@ -228,7 +321,7 @@ class JetStreamPart:
         _logger.info("Initiating JetStream Shutdown...")
         if self._accounts is not None:
             self._accounts.no_longer(self._serve_added)
-        await asyncio.gather(*self._enabling, return_exceptions=True)
+        await self.configured()
         try:
             await self.engine.stop()
         except Exception:
@@ -265,6 +358,28 @@ class JetStreamPart:
 
             await asyncio.to_thread(shutil.rmtree, self._temporary, ignore_errors=True)
             self._temporary = None
+
+
+def imports_api(settings: "AccountOptions | None") -> bool:
+    """Return whether the account imports JetStream's API of another account, or a part of it."""
+    if settings is None or not settings.imports:
+        return False
+    from natsd.config.shared_subjects import ServiceImport
+
+    return any(
+        isinstance(each, ServiceImport) and _may_match_api(each.to or each.subject)
+        for each in settings.imports
+    )
+
+
+def _may_match_api(pattern: str) -> bool:
+    tokens = pattern.split(".")
+    for token, own in zip(tokens, ("$JS", "API"), strict=False):
+        if token == ">":
+            return True
+        if token not in ("*", own):
+            return False
+    return len(tokens) > _PREFIX_TOKENS
 
 
 def own_directory(directory: Path) -> None:

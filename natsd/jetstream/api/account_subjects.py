@@ -13,7 +13,6 @@ Source: nats-server's `enableAllJetStreamServiceImportsAndMappings` and `generat
 """
 
 import contextlib
-from functools import partial
 from typing import Final
 
 from natsd.accounts import Account

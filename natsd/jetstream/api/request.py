@@ -32,11 +32,12 @@ class Request(Generic[B]):
     body: B
     accounts: "Mapping[str, JetStreamAccount]"
     origin: Session | None = None
+    headers: bytes = b""
 
     @property
     def client(self) -> Mapping[str, object]:
         """The requesting client as advisories describe it."""
-        return self.account.jetstream.client_info(self.origin, self.account.name)
+        return self.account.jetstream.client_info(self.origin, self.account.name, self.headers)
 
     @property
     def stream(self) -> str:

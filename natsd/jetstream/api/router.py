@@ -64,21 +64,28 @@ LARGE_BODY_BYTES: Final = 8 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Received:
-    """A request as it was received."""
+class _Message:
+    """A request as it arrived; `origin` is None if the server itself sent it."""
 
-    account: JetStreamAccount
-    route: Route
     subject: str
     reply: str | None
     headers: bytes
     data: bytes
     origin: Session | None
 
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """A request that is to be carried out in an account."""
+
+    account: JetStreamAccount
+    route: Route
+    message: _Message
+
     @property
     def arguments(self) -> tuple[str, ...]:
         """Return the tokens of the subject at the route's wildcards."""
-        return self.route.arguments(self.subject.removeprefix(f"{API_PREFIX}."))
+        return self.route.arguments(self.message.subject.removeprefix(f"{API_PREFIX}."))
 
     @property
     def asset(self) -> Asset:
@@ -106,7 +113,7 @@ class Router:
         options = jetstream.options
         self._jetstream = jetstream
         self._accounts = accounts
-        self._early = early
+        self._early = early or EarlyRequests(options.domain)
         self._routes = RouteIndex(ROUTES)
         self._changes = WaitingRequests(
             options.request_queue_limit, AT_ONCE, partial(self._drop, CHANGES_QUEUE)
@@ -137,8 +144,17 @@ class Router:
         else:
             self._listen(account, partial(self._refuse, account))
 
+    def hold(self, account: Account) -> None:
+        """Keep the account's requests until it is served or refused."""
+        self._unsubscribe(account)
+        self._early.hold(account)
+
     def forget(self, account: Account) -> None:
         """Take no more requests of the account."""
+        self._unsubscribe(account)
+        self._early.forget(account)
+
+    def _unsubscribe(self, account: Account) -> None:
         subjects = self._subjects.pop(account, None)
         if subjects is not None:
             subjects.close()
@@ -162,12 +178,11 @@ class Router:
 
     def _listen(self, account: Account, service: Service, *, takes_all: bool = False) -> None:
         """Give the account's requests to `service`, in place of the service before."""
-        self.forget(account)
+        self._unsubscribe(account)
         domain = self._jetstream.options.domain
         subjects = AccountSubjects(account, domain, service, takes_all=takes_all)
         self._subjects[account] = subjects
-        if self._early is not None:
-            self._early.hand_over(account, self._receive_early)
+        self._early.hand_over(account, self._receive_early)
 
     def _receive_early(self, request: EarlyRequest) -> None:
         """Treat a request that the account received before as if it came now."""
@@ -195,7 +210,8 @@ class Router:
         """Queue a request; a subject that is no request gets no answer, as from nats-server."""
         route = self._find(subject)
         if route is not None and route.served in (Served.CHANGE, Served.INFO):
-            self._queue(_Received(account, route, subject, reply, headers, data, origin))
+            message = _Message(subject, reply, headers, data, origin)
+            self._queue(_Received(account, route, message))
 
     def _queue(self, received: _Received) -> None:
         self._jetstream.api_counters.inflight += 1
@@ -214,17 +230,18 @@ class Router:
         data: bytes,
         origin: Session | None,
     ) -> None:
+        message = _Message(subject, reply, headers, data, origin)
         route = self._find(subject)
         if route is None or route.served is not Served.SYSTEM:
             is_info = route is not None and route.subject == INFO_SUBJECT
             response = AccountInfoResponse if is_info else SystemResponse
             error = ErrorId.JSNotEnabledForAccountErr
-            self._answer_error(asker.account, response, error, subject, reply, data, origin)
+            self._answer_error(asker.account, message, response, error)
         elif route.handler is None:
             error = ErrorId.JSClusterRequiredErr
-            self._answer_error(asker.account, route.response, error, subject, reply, data, origin)
+            self._answer_error(asker.account, message, route.response, error)
         else:
-            self._queue(_Received(asker, route, subject, reply, headers, data, origin))
+            self._queue(_Received(asker, route, message))
 
     def _drop(self, queue: str, account: str, count: int) -> None:
         self.dropped += count
@@ -236,47 +253,46 @@ class Router:
 
     async def _answer(self, received: _Received) -> None:
         """Carry out the request and send the answer; never raises."""
-        account, reply = received.account.account, received.reply
+        account, message = received.account.account, received.message
         text, is_error = await self._carry_out(received)
         self._jetstream.api_counters.inflight -= 1
-        if reply is not None:
-            _publish(account, reply, text)
+        if message.reply is not None:
+            _publish(account, message.reply, text)
         if is_error or received.route.is_tracked:
             for counters in (received.account.api, self._jetstream.api_counters):
                 counters.total += 1
                 counters.errors += is_error
-            api_audit(
-                self._jetstream, account, received.subject, received.data, text, received.origin
-            )
+            self._audit(account, message, text)
 
     async def _carry_out(self, received: _Received) -> tuple[bytes, bool]:
         """Carry out the request; return the answer, and whether it is an error."""
-        route = received.route
+        route, message = received.route, received.message
         assert route.handler is not None
         try:
             if received.account.is_closed:
                 raise api_error(ErrorId.JSNotEnabledForAccountErr)
-            if demands_too_much(received.headers):
+            if demands_too_much(message.headers):
                 raise api_error(ErrorId.JSRequiredApiLevelErr)
-            body = await self._read(route, received.data)
+            body = await self._read(route, message.data)
             request = Request(
                 received.account,
-                received.subject,
+                message.subject,
                 received.arguments,
                 body,
                 self._accounts,
-                received.origin,
+                message.origin,
+                message.headers,
             )
             return await encode_answer(await route.handler(request)), False
         except ApiError as error:
             if isinstance(error.__cause__, InvalidJson):
-                self._invalid.warn(received.account.name, received.subject, error.__cause__)
+                self._invalid.warn(received.account.name, message.subject, error.__cause__)
             return encode(route.response(error=ErrorBody.of(error))), True
         except StoreError as error:  # The store has logged it, or the client is to see it.
             failure = api_error(ErrorId.JSStreamGeneralErrorF, err=error.text)
             return encode(route.response(error=ErrorBody.of(failure))), True
         except Exception:
-            _logger.exception("JetStream: request on %s failed", quoted(received.subject))
+            _logger.exception("JetStream: request on %s failed", quoted(message.subject))
             failure = api_error(ErrorId.JSStreamGeneralErrorF, err="internal error")
             return encode(route.response(error=ErrorBody.of(failure))), True
 
@@ -293,30 +309,35 @@ class Router:
         account: Account,
         subject: str,
         reply: str | None,
-        _headers: bytes,
+        headers: bytes,
         data: bytes,
         origin: Session | None,
     ) -> None:
         """Answer a request of an account without JetStream; other subjects get no answer."""
         route = self._find(subject)
         if route is not None and route.served in (Served.CHANGE, Served.INFO):
+            message = _Message(subject, reply, headers, data, origin)
             error = ErrorId.JSNotEnabledForAccountErr
-            self._answer_error(account, route.response, error, subject, reply, data, origin)
+            self._answer_error(account, message, route.response, error)
 
     def _answer_error(
-        self,
-        account: Account,
-        response: type[Response],
-        error: ErrorId,
-        subject: str,
-        reply: str | None,
-        data: bytes,
-        origin: Session | None,
+        self, account: Account, message: _Message, response: type[Response], error: ErrorId
     ) -> None:
         text = encode(response(error=ErrorBody.of(api_error(error))))
-        if reply is not None:
-            _publish(account, reply, text)
-        api_audit(self._jetstream, account, subject, data, text, origin)
+        if message.reply is not None:
+            _publish(account, message.reply, text)
+        self._audit(account, message, text)
+
+    def _audit(self, account: Account, message: _Message, answer: bytes) -> None:
+        api_audit(
+            self._jetstream,
+            account,
+            message.subject,
+            message.data,
+            answer,
+            message.origin,
+            message.headers,
+        )
 
 
 def _publish(account: Account, reply: str, data: bytes) -> None:

@@ -17,7 +17,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Final
 
+from natsd.core.quoting import quoted
 from natsd.core.steps import Steps, at_once
+from natsd.jetstream.account_resources import why_no_directory
 from natsd.jetstream.asset_file import read_asset
 from natsd.jetstream.consumer.admission import check_work_queue
 from natsd.jetstream.consumer.config import check_config as check_consumer_config
@@ -237,6 +239,8 @@ def read_snapshot(
 
     Raises NotPossible, DirectoryLocked, StoreError, OSError; nothing has changed in that case.
     """
+    if reason := why_no_directory(account):
+        raise NotPossible(f"account {quoted(account)}: {reason}")
     return asyncio.run(_read(disk, snapshot, root, account, keys, random, progress))
 
 

@@ -37,11 +37,10 @@ from natsd.core.network cimport TracedMessage
 from natsd.core.routing cimport MatchResult, Message, SubjectTransform, Subscription, wire_bytes
 from natsd.jetstream.stream.checks cimport (
     AckQueue, Admission, Answer, AnswerKind, BATCH_ID, DUPLICATE, ENDS_SCHEDULE, Entry,
-    StreamCounters,
     HeaderValue, IS_DELAYED, MESSAGE_ID, MessageIds, NO_ROLLUP, Preconditions, PublishHeaders,
     REQUEST_INFO, ROLLUP, Rollups, SCHEDULER, SCHEDULE_NEXT, SCHEDULING_HEADERS, STORED,
-    STORED_TEXT, STORED_WITH, Scheduled, TEXT, cut_header, find_header, find_publish_headers,
-    has_status, header_given, rollup_of, strip_headers,
+    STORED_TEXT, STORED_WITH, Scheduled, StreamCounters, TEXT, cut_header, find_header,
+    find_publish_headers, has_status, header_given, rollup_of, strip_headers,
 )
 from natsd.jetstream.stream.state cimport Actor, INTEREST, StreamReaders
 from natsd.store.block.sendable cimport sendable_headers
@@ -394,9 +393,7 @@ cdef class Ingest(Actor):
             refused = self.check_size(entry)
         return self.check_resources(entry, headers) if refused is None else refused
 
-    cdef bytes check_headers(
-        self, Entry* entry, PublishHeaders* headers, uint64_t* original
-    ):
+    cdef bytes check_headers(self, Entry* entry, PublishHeaders* headers, uint64_t* original):
         cdef bytes refused = self.preconditions.check(headers, entry.subject, entry.subject_len)
         if refused is not None:
             return refused

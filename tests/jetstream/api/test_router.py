@@ -261,7 +261,7 @@ async def test_without_a_reply_it_is_done_all_the_same(
 
 
 async def test_an_account_without_jetstream(tmp_path: Path) -> None:
-    """Requests are answered 10039; other subjects get no answer, as in an account with JetStream."""
+    """Requests are answered 10039; what is no request gets no answer, as elsewhere."""
     async with serving(tmp_path, domain="hub") as jetstream:
         account = Account("A", jetstream.reactor)
         jetstream.api.refuse(account)
