@@ -42,7 +42,7 @@ from natsd.jetstream.meta import (
 from natsd.jetstream.models.account import AccountInfo, ApiStats, Tier
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import API_LEVEL
-from natsd.jetstream.resources import check_room, release, reserve
+from natsd.jetstream.resources import PromisedBytes, check_room, release, reserve
 from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.stream.config import ConfigRules, check_config, check_create, check_update
 from natsd.jetstream.stream.files import StreamAsset, check_free, install_stream
@@ -77,6 +77,7 @@ class JetStreamAccount(StreamAccount):
         self.transfers: set[asyncio.Task[None]] = set()  # running snapshots and restores
         self._returning: set[asyncio.Task[None]] = set()  # retries of offline streams
         self._claimed_configs: dict[str, StreamConfig] = {}  # of creates and updates under way
+        self.promised = PromisedBytes.of(limits.values())
         self.is_closed = False  # JetStream was disabled for the account: requests are refused
 
     async def begin_sourcing(self) -> None:
@@ -92,6 +93,7 @@ class JetStreamAccount(StreamAccount):
         for config in configs.values():
             release(self.tiers.usage_of(config.num_replicas), config)
         self.tiers.change(limits)
+        self.promised = PromisedBytes.of(limits.values())
         for config in configs.values():
             reserve(self.tiers.usage_of(config.num_replicas), config)
         for stream in self.streams.values():

@@ -36,14 +36,13 @@ from natsd.jetstream.api.router import Router
 from natsd.jetstream.early_requests import EarlyRequests
 from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.meta import Change, Meta
-from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.recovery import accounts_on_disk, check_keys, recover_accounts
-from natsd.jetstream.resources import check_promised
+from natsd.jetstream.resources import NO_BYTES, PromisedBytes, check_promised
 from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.stream.files import AccountFiles
 from natsd.jetstream.stream.state import Alarm
 from natsd.jetstream.stream.stream import Stream
-from natsd.jetstream.tiers import UNLIMITED, AccountsTiers, AccountTiers
+from natsd.jetstream.tiers import UNLIMITED, AccountTiers
 from natsd.store.commit.volume import Volume
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import Disk
@@ -118,8 +117,12 @@ class JetStream(ServerResources):
         OSError, AccountNameError.
         """
         accounts = list(accounts)
-        promised = {account.name: self._limits_of(account) or {} for account in accounts}
-        check_promised(self.usage, _limits_in(promised))
+        check_promised(
+            self.usage,
+            PromisedBytes.of(
+                limits for each in accounts for limits in (self._limits_of(each) or {}).values()
+            ),
+        )
         interval_s = self.options.sync_interval.total_seconds()
         self.volume = await asyncio.to_thread(
             Volume.open,
@@ -251,9 +254,15 @@ class JetStream(ServerResources):
 
     def _check_promised(self, name: str, limits: AccountTiers) -> None:
         """Check that the server has what its accounts may use together. Raises ApiError."""
-        before = {account.name: account.tiers.by_name for account in self.accounts.values()}
-        after = before | {name: limits}
-        check_promised(self.usage, _limits_in(after), _limits_in(before))
+        promised = [account.promised for account in self.accounts.values()]
+        before = PromisedBytes(
+            sum(each.memory for each in promised), sum(each.storage for each in promised)
+        )
+        served = self.accounts.get(name)
+        change = PromisedBytes.of(limits.values()) - (
+            NO_BYTES if served is None else served.promised
+        )
+        check_promised(self.usage, before + change, before)
 
     async def _check_keys(self, accounts: list[AccountFiles]) -> None:
         """Check the keys until they have opened one stream. Raises EncryptionError."""
@@ -304,7 +313,3 @@ class JetStream(ServerResources):
 
     async def _apply(self, change: Change) -> None:
         await self.accounts[change.account].apply(change)
-
-
-def _limits_in(accounts: AccountsTiers) -> list[AccountLimits]:
-    return [limits for tiers in accounts.values() for limits in tiers.values()]

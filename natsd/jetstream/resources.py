@@ -7,6 +7,8 @@ Source: nats-server's `checkBytesLimits`, `sufficientResources` and `reserveStre
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
 
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.account import AccountLimits
@@ -52,27 +54,43 @@ def check_room(tier: AccountTier, config: StreamConfig, before: StreamConfig | N
         _refuse(is_memory)
 
 
+@dataclass(frozen=True, slots=True)
+class PromisedBytes:
+    """What a server must have because of the limits of its accounts; no limit promises nothing."""
+
+    memory: int = 0
+    storage: int = 0
+
+    @classmethod
+    def of(cls, accounts: Iterable[AccountLimits]) -> "PromisedBytes":
+        """Return what these limits promise together."""
+        memory = storage = 0
+        for limits in accounts:
+            memory += max(limits.max_memory, 0)
+            storage += max(limits.max_storage, 0)
+        return cls(memory, storage)
+
+    def __add__(self, other: "PromisedBytes") -> "PromisedBytes":
+        return PromisedBytes(self.memory + other.memory, self.storage + other.storage)
+
+    def __sub__(self, other: "PromisedBytes") -> "PromisedBytes":
+        return PromisedBytes(self.memory - other.memory, self.storage - other.storage)
+
+
+NO_BYTES: Final = PromisedBytes()
+
+
 def check_promised(
-    server: Usage, accounts: Iterable[AccountLimits], before: Iterable[AccountLimits] = ()
+    server: Usage, promised: PromisedBytes, before: PromisedBytes = NO_BYTES
 ) -> None:
-    """Check that the server has the sum of its accounts' limits. Raises ApiError 10028, 10047.
+    """Check that the server has what its accounts may use together. Raises ApiError 10028, 10047.
 
-    A sum that is not larger than that of the limits `before` is allowed: limits may shrink.
+    What is not more than `before` is allowed: limits may shrink.
     """
-    memory, storage = _sums(accounts)
-    memory_before, storage_before = _sums(before)
-    if 0 <= server.memory_limit < memory and memory > memory_before:
+    if 0 <= server.memory_limit < promised.memory and promised.memory > before.memory:
         _refuse(is_memory=True)
-    if 0 <= server.file_limit < storage and storage > storage_before:
+    if 0 <= server.file_limit < promised.storage and promised.storage > before.storage:
         _refuse(is_memory=False)
-
-
-def _sums(accounts: Iterable[AccountLimits]) -> tuple[int, int]:
-    memory = storage = 0
-    for limits in accounts:
-        memory += max(limits.max_memory, 0)
-        storage += max(limits.max_storage, 0)
-    return memory, storage
 
 
 def _refuse(is_memory: bool) -> None:

@@ -80,11 +80,6 @@ class Tiers:
             usage.memory_limit, usage.file_limit = each.max_memory, each.max_storage
             self._tiers[name] = AccountTier(name, each, usage)
 
-    @property
-    def by_name(self) -> AccountTiers:
-        """The limits, under FLAT or under tier names."""
-        return {tier.name: tier.limits for tier in self}
-
     def __iter__(self) -> Iterator[AccountTier]:
         return iter(self._tiers.values())
 
