@@ -1,6 +1,7 @@
 """The command line: `natsd [flags]` and its subcommands.
 
-The subcommands are `natsd bench`, `natsd store`, `natsd pipeline`, `natsd help`, `natsd version`.
+The subcommands are `natsd bench`, `natsd store`, `natsd pipeline`, `natsd config`, `natsd help` and
+`natsd version`.
 `main` reads the flags and calls the command. It imports only the modules that the command needs, so
 that a start is quick. An error is one line on standard error and exit code 1.
 """
@@ -8,9 +9,17 @@ that a start is quick. An error is one line on standard error and exit code 1.
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from natsd.cli.flags import CommandLine, FlagError, read_command_line
+from natsd.cli.program import NAME, is_stand_in, program_name
+
+if TYPE_CHECKING:
+    from natsd.config import Options, OptionsError
+    from natsd.config.loaded import LoadedConfig
+
+SECRETS: Final = ("user", "password", "token", "cluster.listen", "cluster.routes")
+"""Settings of the command line that the title of the process may not show."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,10 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from natsd.cli import pipeline
 
         return pipeline.main(given[1:])
+    if given[:1] == ["config"]:
+        from natsd.cli import config
+
+        return config.main(given[1:])
     try:
         line = read_command_line(given)
     except FlagError as error:
-        return _refuse(f"{error} (natsd -h shows the flags)")
+        return _refuse_usage(error)
     return _act(line)
 
 
@@ -41,8 +54,10 @@ def _act(line: CommandLine) -> int:
         return _show_version()
     if "help" in line.actions or word == "help":
         return _show_help()
+    if "help_tls" in line.actions:
+        return _show_tls_help()
     if word:
-        return _refuse(f'unrecognized command: "{line.words[0]}" (natsd -h shows the commands)')
+        return _refuse(f'unrecognized command: "{line.words[0]}" ({NAME} -h shows the commands)')
     if "signal" in line.settings:
         return _signal(line.settings["signal"])
     return _serve(line.settings)
@@ -51,15 +66,21 @@ def _act(line: CommandLine) -> int:
 def _show_version() -> int:
     from natsd.version import NATS_VERSION_TEXT, VERSION_TEXT
 
-    is_stand_in = os.path.basename(sys.argv[0]) == "nats-server"
-    print(NATS_VERSION_TEXT if is_stand_in else VERSION_TEXT)
+    print(NATS_VERSION_TEXT if is_stand_in() else VERSION_TEXT)
     return 0
 
 
 def _show_help() -> int:
     from natsd.cli.usage import usage
 
-    print(usage())
+    print(usage(is_stand_in=is_stand_in()))
+    return 0
+
+
+def _show_tls_help() -> int:
+    from natsd.cli.tls_usage import tls_usage
+
+    print(tls_usage())
     return 0
 
 
@@ -74,18 +95,83 @@ def _signal(request: str) -> int:
 
 
 def _serve(settings: dict[str, Any]) -> int:
+    """Start the daemon, or test the configuration if `-t` is given."""
+    path = settings.pop("config", "")
+    is_test = settings.pop("test", False)
+    if is_test and not path:
+        return _refuse("must specify [-c, --config] option to check configuration file syntax")
+    if not path:
+        return _serve_flags(settings)
+    from natsd.cli.secrets import with_secrets
+    from natsd.config import OptionsError
+    from natsd.config.load import load_options
+
+    try:
+        loaded = load_options(path, with_secrets(settings, os.environ))
+    except OptionsError as error:
+        return _refuse_options(error)
+    for warning in loaded.warnings:
+        print(warning, file=sys.stderr)
+    if is_test:
+        if loaded.warnings:
+            return 1
+        print(
+            f"{program_name()}: configuration file {path} is valid ({loaded.digest})",
+            file=sys.stderr,
+        )
+        return 0
+    return _run(loaded.options, loaded, settings)
+
+
+def _serve_flags(settings: dict[str, Any]) -> int:
+    """Start the daemon without a configuration file."""
     from natsd.cli.secrets import with_secrets
     from natsd.config import OptionsError, make_options
 
     try:
-        options = make_options(**with_secrets(settings, os.environ))
+        flags = with_secrets(settings, os.environ)
+        if any("." in name for name in flags):
+            from natsd.config.overrides import with_flags
+
+            options = with_flags(None, flags)
+        else:
+            options = make_options(**flags)
     except OptionsError as error:
-        return _refuse(str(error))
+        return _refuse_options(error)
+    return _run(options, None, settings)
+
+
+def _run(options: "Options", loaded: "LoadedConfig | None", settings: dict[str, Any]) -> int:
+    if any(name in settings for name in SECRETS):
+        from natsd.cli.redaction import redact_command_line
+
+        redact_command_line(sys.argv)
     from natsd.cli.daemon import run
 
-    return run(options)
+    return run(options, loaded)
+
+
+def _refuse_usage(error: FlagError) -> int:
+    """Print the error of a flag; nats-server also prints its usage, and its exit code is 2."""
+    if not is_stand_in():
+        return _refuse(f"{error} ({NAME} -h shows the flags)")
+    print(error, file=sys.stderr)
+    _show_help()
+    return 0
+
+
+def _refuse_options(error: "OptionsError") -> int:
+    """Print each mistake in a line."""
+    lines = [line for each in error.every for line in [_located(each)]]
+    print(f"{program_name()}: " + "\n".join(lines), file=sys.stderr)
+    return 1
+
+
+def _located(error: "OptionsError") -> str:
+    position = error.position
+    return f"{position}: {error}" if position and position.line else str(error)
 
 
 def _refuse(reason: str) -> int:
-    print(f"natsd: {reason}", file=sys.stderr)
+    print(f"{program_name()}: {reason}", file=sys.stderr)
     return 1

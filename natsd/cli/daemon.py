@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from natsd.clients.listener import ListenError
 from natsd.config import Options
@@ -35,6 +35,9 @@ from natsd.server.files import FileError
 from natsd.server.jetstream import JetStreamError
 from natsd.server.log import DaemonLog
 from natsd.server.threaded import loop_factory
+
+if TYPE_CHECKING:
+    from natsd.config.loaded import LoadedConfig
 
 _logger = logging.getLogger("natsd.server")
 
@@ -53,8 +56,11 @@ SIGNAL_NAMES: Final = {
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 
 
-def run(options: Options) -> int:
-    """Run a server until a signal ends it; return the exit code."""
+def run(options: Options, config: "LoadedConfig | None" = None) -> int:
+    """Run a server until a signal ends it; return the exit code.
+
+    `config` is the file that the options come from, if there is one.
+    """
     try:
         log = DaemonLog(options)
     except OSError as error:
@@ -64,15 +70,16 @@ def run(options: Options) -> int:
     raise_open_files_limit()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(_serve(options, log))
+            return runner.run(_serve(options, log, config))
     finally:
         log.close()
 
 
-async def _serve(options: Options, log: DaemonLog) -> int:
+async def _serve(options: Options, log: DaemonLog, config: "LoadedConfig | None") -> int:
     stop = asyncio.Event()
     server = Server(_with_store_dir(options))
     server.log = log
+    server.config = config
     _handle_signals(stop, log, server)
     try:
         with _nothing_collected():

@@ -5,8 +5,7 @@
 - Parsing stops at the first word without a dash; `--` ends the flags.
 - `SECTIONS` is the table of flags: names, kind, options that the flag sets, help text. It follows
   nats-server's `ConfigureOptions` (server/opts.go).
-- `LATER` lists nats-server's flags that natsd does not support yet, so that their error does not
-  look like a typing error.
+- A flag of a feature that does not exist yet is parsed; the options then refuse it.
 - An error is a `FlagError` with one line that names the flag.
 """
 
@@ -51,6 +50,9 @@ SECTIONS: Final[dict[str, tuple[Flag, ...]]] = {
         _flag("n name server_name", "text", "server_name", "Server name (default: auto)", "name"),
         _flag("P pid", "text", "pid_file", "File to store PID", "file"),
         _flag("m http_port", "int", "http_port", "Use port for http monitoring", "port"),
+        _flag("ms https_port", "int", "https_port", "Use port for https monitoring", "port"),
+        _flag("c config", "text", "config", "Configuration file", "file"),
+        _flag("t", "switch", "test", "Test configuration and exit"),
         _flag(
             "sl signal",
             "text",
@@ -85,6 +87,14 @@ SECTIONS: Final[dict[str, tuple[Flag, ...]]] = {
     ),
     "Logging": (
         _flag("l log", "text", "log_file", "File to redirect log output", "file"),
+        _flag("s syslog", "switch", "syslog", "Log to syslog or windows event log"),
+        _flag(
+            "r remote_syslog",
+            "text",
+            "remote_syslog",
+            "Syslog server addr (udp://localhost:514)",
+            "addr",
+        ),
         _flag("T logtime", "switch", "logtime", "Timestamp log entries (default: true)"),
         _flag("logtime_utc", "switch", "logtime_utc", "Timestamps in UTC, not local time"),
         _flag("D debug", "switch", "debug", "Enable debugging output"),
@@ -135,28 +145,56 @@ SECTIONS: Final[dict[str, tuple[Flag, ...]]] = {
         _flag("pass", "text", "password", "Password required for connections", "password"),
         _flag("auth", "text", "token", "Authorization token required for connections", "token"),
     ),
+    "TLS": (
+        _flag("tls", "switch", "tls.enabled", "Enable TLS, do not verify clients (default: false)"),
+        _flag("tlscert", "text", "tls.cert_file", "Server certificate file", "file"),
+        _flag("tlskey", "text", "tls.key_file", "Private key for server certificate", "file"),
+        _flag("tlsverify", "switch", "tls.verify", "Enable TLS, verify client certificates"),
+        _flag("tlscacert", "text", "tls.ca_file", "Client certificate CA for verification", "file"),
+    ),
+    "Cluster": (
+        _flag(
+            "routes", "text", "cluster.routes", "Routes to solicit and connect", "rurl-1, rurl-2"
+        ),
+        _flag(
+            "cluster cluster_listen",
+            "text",
+            "cluster.listen",
+            "Cluster URL for solicited routes",
+            "cluster-url",
+        ),
+        _flag("cluster_name", "text", "cluster.name", "Cluster Name", "string"),
+        _flag(
+            "no_advertise",
+            "switch",
+            "cluster.no_advertise",
+            "Do not advertise known cluster information to clients",
+        ),
+        _flag(
+            "cluster_advertise",
+            "text",
+            "cluster.advertise",
+            "Cluster URL to advertise to other servers",
+            "string",
+        ),
+        _flag(
+            "connect_retries",
+            "int",
+            "cluster.connect_retries",
+            "For implicit routes, number of connect retries",
+            "number",
+        ),
+    ),
+    "Profiling": (_flag("profile", "int", "prof_port", "Profiling HTTP port", "port"),),
     "Common": (
         _flag("h help", "action", "help", "Show this message"),
         _flag("v version", "action", "version", "Show version"),
+        _flag("help_tls", "action", "help_tls", "TLS help"),
     ),
 }
 
 FLAGS: Final = {
     name: flag for section in SECTIONS.values() for flag in section for name in flag.names
-}
-
-LATER: Final = {
-    name: feature
-    for feature, names in {
-        "configuration files": "c config t",
-        "HTTPS monitoring": "ms https_port",
-        "syslog": "s syslog r remote_syslog",
-        "TLS": "tls tlsverify tlscert tlskey tlscacert help_tls",
-        "clustering": "routes cluster cluster_listen cluster_name cluster_advertise no_advertise"
-        " connect_retries",
-        "profiling": "profile",
-    }.items()
-    for name in names.split()
 }
 
 
@@ -196,8 +234,6 @@ def _name_of(argument: str) -> str:
 
 
 def _find(name: str) -> Flag:
-    if name in LATER:
-        raise FlagError(f"flag not supported yet: -{name} ({LATER[name]})")
     if name not in FLAGS:
         raise FlagError(f"flag provided but not defined: -{name}")
     return FLAGS[name]

@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-PROCESS_NAME: Final = "natsd"
+from natsd.cli.program import program_name
 
 SIGNALS: Final = {
     "stop": signal.SIGKILL,
@@ -54,9 +54,9 @@ def _pids(target: str) -> list[int]:
         return [int(prefix)]
     running = _running()
     if not running:
-        raise SignalError(f"no {PROCESS_NAME} processes running")
+        raise SignalError(f"no {program_name()} processes running")
     if not target and len(running) > 1:
-        raise SignalError(f"multiple {PROCESS_NAME} processes running: {_listed(running)}")
+        raise SignalError(f"multiple {program_name()} processes running: {_listed(running)}")
     return [pid for pid in running if str(pid).startswith(prefix)]
 
 
@@ -72,7 +72,7 @@ def _running() -> list[int]:
     """Return the process ids of all other natsd processes, found with pgrep."""
     try:
         found = subprocess.run(
-            ["pgrep", "-x", PROCESS_NAME], capture_output=True, text=True, check=False
+            ["pgrep", "-x", program_name()], capture_output=True, text=True, check=False
         )
     except OSError:
         raise SignalError("unable to resolve pid, try providing one") from None

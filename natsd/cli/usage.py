@@ -3,6 +3,7 @@
 from typing import Final
 
 from natsd.cli.flags import SECTIONS, Flag
+from natsd.cli.program import STAND_IN
 
 NAMES_WIDTH: Final = 34
 
@@ -14,12 +15,20 @@ Usage: natsd [options]
        natsd store snapshot          A stream of a store directory into an archive
        natsd store restore           An archive's stream into a store directory
        natsd pipeline JOB            Streams archived, replayed, audited and more, on Spark
+       natsd config check FILE       What a configuration file would do
+       natsd config diff FILE FILE   What differs, and which differences need a restart
+"""
+_STAND_IN_HEAD: Final = f"""\
+Usage: {STAND_IN} [options]
 """
 
 
-def usage() -> str:
-    """Return the help text: the commands, then all flags by section."""
-    parts = [_HEAD]
+def usage(*, is_stand_in: bool = False) -> str:
+    """Return the help text: the commands, then all flags by section.
+
+    `is_stand_in` says that natsd was called by the name of nats-server.
+    """
+    parts = [_STAND_IN_HEAD if is_stand_in else _HEAD]
     for title, flags in SECTIONS.items():
         parts.append(f"{title} Options:\n" + "".join(map(_line, flags)))
     return "\n".join(parts).rstrip()

@@ -119,7 +119,7 @@ def _read_subject_rules(given: object, check: Callable[[str], None]) -> SubjectR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponsesOptions(Settings):
+class ResponsesOptions:
     """The permission to publish to the reply subjects of received requests."""
 
     max_msgs: int = RESPONSES_DEFAULT

@@ -9,7 +9,8 @@ Source: nats-server's `ParseFileWithChecksDigest` (conf/parse.go).
 
 import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -47,15 +48,22 @@ def parse_file(path: Path | str, environment: Mapping[str, str] = os.environ) ->
         raise _nowhere(f"open {path}: {_reason(error)}") from None
     except IncludeError as error:
         raise _nowhere(str(error)) from None
-    was_enabled = gc.isenabled()
-    gc.disable()  # the tree is long-lived, and a large one has a million objects
-    try:
+    with nothing_collected():
         tree = reading.parse(text, path, ())
         value = digest(tree, has_floats=reading.has_floats)
+    return ParsedFile(tree, value, tuple(reading.files), reading.warnings)
+
+
+@contextmanager
+def nothing_collected() -> Iterator[None]:
+    """Disable garbage collection: a large configuration has a million objects, and none dies."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if was_enabled:
             gc.enable()
-    return ParsedFile(tree, value, tuple(reading.files), reading.warnings)
 
 
 class _Reading:

@@ -24,6 +24,7 @@ from natsd.config.settings import (
     flag,
     secret,
     section,
+    section_field,
     section_of,
     size,
     text,
@@ -56,6 +57,12 @@ ALIASES: Final = {
 }
 
 CIPHERS: Final = {"chachapoly": "chachapoly", "chacha": "chachapoly", "aes": "aes"}
+
+
+def _read_tpm(given: object) -> None:
+    """Accept an empty section alone. Raises OptionsError."""
+    if given:
+        raise OptionsError("keys in a TPM are not supported; use key, or NATSD_JETSTREAM_KEY_FILE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +139,13 @@ class JetStreamOptions(Settings):
     max_concurrent_io: int = whole(
         4096, 4, 8192, "file operations that may run at once", zero_is_default=True
     )
+    extension_hint: str = word(
+        "", {"": "", "will_extend": "will_extend", "no_extend": "no_extend"}, "used by leaf nodes"
+    )
+    meta_compact: int = whole(0, 0, INT32_MAX, "used by clusters")
+    meta_compact_size: int = size(0, 0, "used by clusters")
+    meta_compact_sync: bool = flag(False, "used by clusters")
+    tpm: object = section_field(None, _read_tpm, "key in a TPM: not supported", is_secret=True)
     limits: JetStreamLimits = section(
         JetStreamLimits(),
         partial(section_of, JetStreamLimits),

@@ -26,6 +26,7 @@ from natsd.config.settings import (
     file,
     flag,
     optional,
+    raise_together,
     secret,
     section,
     section_field,
@@ -34,11 +35,17 @@ from natsd.config.settings import (
     texts,
     unknown_setting,
     whole,
+    word,
 )
 from natsd.config.top_level import (
     read_accounts,
+    read_cluster,
     read_domains,
+    read_gateway,
+    read_leafnodes,
     read_mappings,
+    read_mqtt,
+    read_ocsp,
     read_operators,
     read_preload,
     read_proxies,
@@ -46,12 +53,22 @@ from natsd.config.top_level import (
     read_resolver,
     read_switches,
     read_tls,
+    read_websocket,
     read_words,
 )
 from natsd.core.durations import format_duration
+from natsd.version import FEATURE_FLAGS
 
 if TYPE_CHECKING:
     from natsd.config.account_options import AccountOptions
+    from natsd.config.later_options import (
+        ClusterOptions,
+        GatewayOptions,
+        LeafnodesOptions,
+        MqttOptions,
+        OcspOptions,
+        WebsocketOptions,
+    )
     from natsd.config.mapping_options import MappingDestination
     from natsd.config.proxies_options import ProxiesOptions
     from natsd.config.resolver_options import ResolverOptions
@@ -59,6 +76,7 @@ if TYPE_CHECKING:
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
+INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
@@ -216,6 +234,31 @@ class Options(Settings):
         NamedSections[bool](), read_switches, "experimental features, by name"
     )
 
+    # Features that do not exist yet.
+    cluster: "ClusterOptions | None" = optional(read_cluster, "routes to other servers")
+    gateway: "GatewayOptions | None" = optional(read_gateway, "connections to other clusters")
+    leafnodes: "LeafnodesOptions | None" = optional(read_leafnodes, "leaf nodes")
+    websocket: "WebsocketOptions | None" = optional(read_websocket, "clients by WebSocket")
+    mqtt: "MqttOptions | None" = optional(read_mqtt, "clients that speak MQTT")
+    ocsp: "OcspOptions | None" = optional(read_ocsp, "stapling of OCSP responses")
+    trace_headers: bool = flag(False, "trace headers of messages, but not their payloads")
+    syslog: bool = flag(False, "log to the system's log")
+    remote_syslog: str = text("", "address of a system log")
+    https_port: int = whole(0, RANDOM_PORT, PORT_MAX, "port of monitoring by HTTPS; 0: none")
+    prof_port: int = whole(0, RANDOM_PORT, PORT_MAX, "port of Go's profiler; 0: none")
+    prof_block_rate: int = whole(0, INT32_MIN, INT32_MAX, "has no effect without prof_port")
+    write_timeout: str = word(
+        "default",
+        {"default": "default", "close": "close", "retry": "retry"},
+        "what happens after the write deadline: the client is closed",
+    )
+    connect_error_reports: int = whole(
+        3600, 0, INT32_MAX, "attempts of which one is logged; used by routes", zero_is_default=True
+    )
+    reconnect_error_reports: int = whole(
+        1, 0, INT32_MAX, "attempts of which one is logged; used by routes", zero_is_default=True
+    )
+
     # JetStream.
     jetstream: JetStreamOptions = section(
         JetStreamOptions(), read_jetstream, "streams and consumers: true, or a mapping of settings"
@@ -232,6 +275,11 @@ class Options(Settings):
         if self.trace_verbose:
             object.__setattr__(self, "trace", True)
         _check_together(self)
+        _check_features(self)
+        if self.accounts or self.authorization.users or self.no_auth_user:
+            from natsd.config.account_checks import check_accounts
+
+            check_accounts(self)
 
     @property
     def auth_required(self) -> bool:
@@ -304,6 +352,47 @@ def _fold_login(settings: dict[str, Any], base: AuthorizationOptions) -> None:
     if not isinstance(section, AuthorizationOptions):
         section = read_authorization(section)
     settings["authorization"] = replace(section, **given)
+
+
+BLOCKS: Final = {
+    "cluster": "clustering",
+    "gateway": "gateways",
+    "leafnodes": "leaf nodes",
+    "websocket": "WebSocket",
+    "mqtt": "MQTT",
+    "ocsp": "OCSP stapling",
+}
+SWITCHES: Final = {
+    "trace_headers": "tracing of headers alone",
+    "syslog": "syslog",
+    "remote_syslog": "syslog",
+    "https_port": "monitoring by HTTPS",
+    "prof_port": "profiling by HTTP",
+}
+
+
+def _check_features(options: Options) -> None:
+    """Refuse settings that would switch on what does not exist yet. Raises OptionsError."""
+    found = [name for name in SWITCHES if getattr(options, name)]
+    for name in BLOCKS:
+        block = getattr(options, name)
+        if block is not None and block.is_on:
+            found.append(name)
+    raise_together(
+        [
+            OptionsError(f"{name}: {(BLOCKS | SWITCHES)[name]} is not supported yet", setting=name)
+            for name in found
+        ]
+    )
+    if options.write_timeout == "retry":
+        raise OptionsError(
+            "write_timeout: retry is not supported yet for clients", setting="write_timeout"
+        )
+    for name, is_on in options.feature_flags.items():
+        if is_on and name in FEATURE_FLAGS and not FEATURE_FLAGS[name]:
+            raise OptionsError(
+                f"feature_flags: {name} is not supported yet", setting="feature_flags"
+            )
 
 
 def _check_together(options: Options) -> None:

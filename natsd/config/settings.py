@@ -8,7 +8,7 @@
 - A section is a dataclass of settings within another; `section_of` reads one from a mapping.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from os import PathLike
@@ -263,17 +263,16 @@ def read_items(
     given: object, read_one: Callable[[object], Section], what: str
 ) -> tuple[Section, ...]:
     """Return a tuple of what `read_one` makes of each item of a sequence. Raises OptionsError."""
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+    if not isinstance(given, list | tuple):
         raise OptionsError(f"must be a list of {what}")
     found: list[Section] = []
     errors: list[OptionsError] = []
-    positions = getattr(given, "positions", ())
     for index, item in enumerate(given):
         try:
             found.append(read_one(item))
         except OptionsError as error:
-            if error.position is None and index < len(positions):
-                error.position = positions[index]
+            if error.position is None and hasattr(given, "position_of"):
+                error.position = given.position_of(index)
             errors.append(error)
     raise_together(errors)
     return tuple(found)
@@ -337,7 +336,7 @@ def section_of(
     """
     if isinstance(given, kind):
         return given
-    if not isinstance(given, Mapping):
+    if not isinstance(given, dict | Mapping):
         raise OptionsError("must be a mapping of settings")
     known = settings_of(kind)
     settings: dict[str, object] = {}
@@ -361,7 +360,9 @@ def section_of(
     try:
         return _made(kind, {**defaults, **settings})
     except OptionsError as error:
-        raise error.at(places.get(error.setting)) from None
+        for each in (error, *error.others):
+            each.at(places.get(each.setting))
+        raise
 
 
 def _made(kind: type[Section], settings: Mapping[str, object]) -> Section:

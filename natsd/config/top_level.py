@@ -10,6 +10,14 @@ from natsd.config.settings import NamedSections, OptionsError, read_named, read_
 
 if TYPE_CHECKING:
     from natsd.config.account_options import AccountOptions
+    from natsd.config.later_options import (
+        ClusterOptions,
+        GatewayOptions,
+        LeafnodesOptions,
+        MqttOptions,
+        OcspOptions,
+        WebsocketOptions,
+    )
     from natsd.config.mapping_options import MappingDestination
     from natsd.config.proxies_options import ProxiesOptions
     from natsd.config.resolver_options import ResolverOptions
@@ -63,6 +71,48 @@ def read_preload(given: object) -> NamedSections[str]:
     from natsd.config import jwt_texts
 
     return jwt_texts.read_preload(given)
+
+
+def read_cluster(given: object) -> "ClusterOptions":
+    """Return the settings of routes. Raises OptionsError."""
+    from natsd.config import later_options
+
+    return later_options.read_block(later_options.ClusterOptions, given)
+
+
+def read_gateway(given: object) -> "GatewayOptions":
+    """Return the settings of gateways. Raises OptionsError."""
+    from natsd.config import later_options
+
+    return later_options.read_block(later_options.GatewayOptions, given)
+
+
+def read_leafnodes(given: object) -> "LeafnodesOptions":
+    """Return the settings of leaf nodes. Raises OptionsError."""
+    from natsd.config import later_options
+
+    return later_options.read_block(later_options.LeafnodesOptions, given)
+
+
+def read_websocket(given: object) -> "WebsocketOptions":
+    """Return the settings of WebSockets. Raises OptionsError."""
+    from natsd.config import later_options
+
+    return later_options.read_block(later_options.WebsocketOptions, given)
+
+
+def read_mqtt(given: object) -> "MqttOptions":
+    """Return the settings of MQTT. Raises OptionsError."""
+    from natsd.config import later_options
+
+    return later_options.read_block(later_options.MqttOptions, given)
+
+
+def read_ocsp(given: object) -> "OcspOptions":
+    """Return the settings of OCSP stapling. Raises OptionsError."""
+    from natsd.config import later_options
+
+    return later_options.read_ocsp(given)
 
 
 def read_public_keys(given: object) -> tuple[str, ...]:

@@ -53,10 +53,9 @@ class ConfigList(list[object]):
     source: Source
     offsets: list[int]
 
-    @property
-    def positions(self) -> list[Position]:
-        """Where the items stand."""
-        return [self.source.position(offset) for offset in self.offsets]
+    def position_of(self, index: int) -> Position:
+        """Return where an item stands."""
+        return self.source.position(self.offsets[index])
 
 
 class ConfigSyntaxError(OptionsError):

@@ -11,6 +11,7 @@ from natsd.config import Options
 from natsd.core.network import TrafficStats
 
 if TYPE_CHECKING:
+    from natsd.config.loaded import LoadedConfig
     from natsd.jetstream.jetstream import JetStream
 
 
@@ -20,6 +21,10 @@ class ObservedServer(Protocol):
     @property
     def options(self) -> Options:
         """The server's configuration."""
+
+    @property
+    def config(self) -> "LoadedConfig | None":
+        """The configuration file, if there is one."""
 
     @property
     def id(self) -> str:

@@ -127,7 +127,7 @@ def _rest(server: ObservedServer, requests: Mapping[str, int]) -> dict[str, Any]
     return {
         "http_req_stats": dict(sorted(requests.items())),
         "config_load_time": timestamp(datetime_ns(server.start_time)),
-        "config_digest": "",
+        "config_digest": server.config.digest if server.config else "",
         "feature_flags": FEATURE_FLAGS,
         "system_account": server.accounts.system.name,
         "slow_consumer_stats": _by_kind(counters.slow_consumers),

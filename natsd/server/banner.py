@@ -4,7 +4,7 @@ Test harnesses and supervisors wait for `Listening for client connections on` an
 """
 
 import logging
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from natsd.clients.listener import host_port
 from natsd.config import Options
@@ -13,6 +13,9 @@ from natsd.config.options import MIB, PAYLOAD_WARN_BYTES
 from natsd.config.resources import is_default_store_dir
 from natsd.core.durations import format_duration
 from natsd.version import API_LEVEL, NATS_VERSION, RUNTIME_VERSION, VERSION
+
+if TYPE_CHECKING:
+    from natsd.config.loaded import LoadedConfig
 
 _logger = logging.getLogger("natsd.server")
 
@@ -38,6 +41,11 @@ class ServerIdentity(Protocol):
         """Settings of the server."""
         ...
 
+    @property
+    def config(self) -> "LoadedConfig | None":
+        """Configuration file that the settings come from, if there is one."""
+        ...
+
 
 def log_starting(server: ServerIdentity) -> None:
     """Log versions, name and id of a server that starts, and warnings about its settings."""
@@ -48,6 +56,8 @@ def log_starting(server: ServerIdentity) -> None:
     _logger.debug("  Runtime:  %s", RUNTIME_VERSION)
     _logger.info("  Name:     %s", server.name)
     _logger.info("  ID:       %s", server.id)
+    if server.config is not None and server.config.path is not None:
+        _logger.info("Using configuration file: %s (%s)", server.config.path, server.config.digest)
     if options.authorization.password:
         _logger.warning("Plaintext passwords detected, use nkeys or bcrypt")
     if options.max_payload > PAYLOAD_WARN_BYTES:

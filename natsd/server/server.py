@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from natsd.clients.closed import ClosedClient
     from natsd.clients.transport import TransportLink, Transports
     from natsd.config.changes import OptionChange
+    from natsd.config.loaded import LoadedConfig
     from natsd.jetstream.jetstream import JetStream
     from natsd.server.log import DaemonLog
 
@@ -107,6 +108,7 @@ class Server:
         self._started: asyncio.Event | None = None
         self.files = ServerFiles(self)
         self.log: DaemonLog | None = None
+        self.config: LoadedConfig | None = None
         self._jetstream = JetStreamPart(self.options, self.name, self.id)
         self._services = Services(self)
         self._begin_afresh()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from natsd.cli.flags import FLAGS, LATER, FlagError, read_command_line
+from natsd.cli.flags import FLAGS, FlagError, read_command_line
 
 ALIASES = {
     "host": ["a", "addr", "net"],
@@ -50,6 +50,10 @@ READ = {
     "-js=false -sd x": {"jetstream": False, "store_dir": "x"},
     "-js_max_file_store 10G": {"jetstream.max_file_store": "10G"},
     "--js_max_memory_store=1024": {"jetstream.max_memory_store": 1024},
+    "-c=x.conf -t": {"config": "x.conf", "test": True},
+    "--cluster nats://0.0.0.0:6222": {"cluster.listen": "nats://0.0.0.0:6222"},
+    "-tls=false": {"tls.enabled": False},
+    "-tlscert c --tlskey=k": {"tls.cert_file": "c", "tls.key_file": "k"},
     "": {},
 }
 
@@ -64,9 +68,6 @@ MISTAKES = {
     "-=1": "bad flag syntax: -=1",
     "-js=perhaps": 'invalid boolean value "perhaps" for -js: parse error',
     "-sd": "flag needs an argument: -sd",
-    "-c=x.conf": "flag not supported yet: -c (configuration files)",
-    "--cluster nats://0.0.0.0:6222": "flag not supported yet: -cluster (clustering)",
-    "-tls": "flag not supported yet: -tls (TLS)",
 }
 
 
@@ -105,5 +106,13 @@ def test_actions_are_no_settings() -> None:
     assert not read_command_line(["-h=false"]).actions
 
 
-def test_no_flag_is_both_there_and_missing() -> None:
-    assert not FLAGS.keys() & LATER.keys()
+def test_every_flag_of_the_reference_is_there() -> None:
+    names = (
+        "a addr net p port n name server_name client_advertise P pid m http_port ms https_port "
+        "c config t sl signal ports_file_dir l log T logtime logtime_utc s syslog r remote_syslog "
+        "D debug V trace VV DV DVV log_size_limit max_traced_msg_len js jetstream sd store_dir "
+        "user pass auth tls tlsverify tlscert tlskey tlscacert routes cluster cluster_listen "
+        "cluster_name cluster_advertise no_advertise connect_retries profile h help v version "
+        "help_tls"
+    )
+    assert set(names.split()) <= FLAGS.keys()

@@ -48,7 +48,12 @@ REFUSED = {
     ("-sl", "quit=abc"): "natsd: invalid pid: abc",
     ("-sl", "quit=1=2"): "natsd: invalid signal parameters: ['2']",
     ("-sl", "quit=99999999"): 'natsd: signal "quit" 99999999: no such process',
-    ("-c", "x"): "natsd: flag not supported yet: -c (configuration files) (natsd -h",
+    ("-c", "x"): "natsd: open x: no such file or directory",
+    ("-t",): "natsd: must specify [-c, --config] option to check configuration file syntax",
+    ("-cluster", "nats://h:1"): "natsd: cluster: clustering is not supported yet",
+    ("-routes", "nats://h:1"): "natsd: solicited routes require cluster capabilities",
+    ("-profile", "1"): "natsd: prof_port: profiling by HTTP is not supported yet",
+    ("-tls",): "natsd: TLS Server certificate must be present and valid",
 }
 
 

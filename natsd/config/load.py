@@ -1,0 +1,132 @@
+"""Options from a configuration file and the command line.
+
+    loaded = load_options("nats.conf", {"port": 4333})
+    loaded.options, loaded.digest, loaded.warnings
+
+- Defaults are overridden by the file, and the file by the command line (`flags`).
+- All mistakes of a file are found at once: `error.every`, each with its position.
+- Warnings are those that nats-server has too; notes are what only natsd says.
+
+Start, `-t`, `natsd config` and reload read files with this function.
+
+Source: nats-server's `ProcessConfigFile` (server/opts.go).
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from natsd.config.files import ParsedFile, nothing_collected, parse_file
+from natsd.config.listen import with_listen
+from natsd.config.loaded import LoadedConfig
+from natsd.config.options import Options
+from natsd.config.overrides import with_flags
+from natsd.config.settings import NOWHERE, OptionsError, raise_together, section_of
+from natsd.config.tree import ConfigMap
+
+LISTENS: Final = {
+    "listen": ("host", "port"),
+    "http": ("http_host", "http_port"),
+    "https": ("http_host", "https_port"),
+}
+ALIASES: Final = {
+    alias: name
+    for name, aliases in {
+        "host": "net",
+        "log_file": "logfile",
+        "log_size_limit": "logfile_size_limit",
+        "logfile_max_num": "log_max_num",
+        "pid_file": "pidfile",
+        "http_port": "monitor_port",
+        "max_connections": "max_conn",
+        "max_subscriptions": "max_subs",
+        "max_sub_tokens": "max_subscription_tokens",
+        "mappings": "maps",
+        "system_account": "system",
+        "no_system_account": "no_system no_sys_acc",
+        "operators": "operator root roots root_operator root_operators",
+        "trusted_keys": "trusted",
+        "resolver": "account_resolver accounts_resolver",
+        "disable_sublist_cache": "no_sublist_cache",
+        "store_dir": "storedir",
+        "leafnodes": "leaf",
+        "websocket": "ws",
+    }.items()
+    for alias in aliases.split()
+}
+SECONDS: Final = ("ping_interval", "write_deadline")
+"""Durations for which nats-server takes a number of seconds, with a warning."""
+LONG_TIMEOUT: Final = timedelta(seconds=60)
+
+
+def load_options(
+    path: Path | str | None,
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> LoadedConfig:
+    """Return the options of a file (None: no file) and the command line. Raises OptionsError."""
+    if path is None:
+        return LoadedConfig(with_flags(None, flags or {}))
+    with nothing_collected():
+        parsed = parse_file(path, environment)
+        options = options_of(parsed.tree)
+        warnings = tuple(_warnings(parsed, options, str(path)))
+        notes = tuple(f"{position}: {text}" for position, text in parsed.warnings)
+        options = with_flags(options, flags or {})
+        _check_files(options, parsed.tree)
+    return LoadedConfig(options, parsed.digest, Path(path), parsed.files, warnings, notes)
+
+
+def options_of(tree: ConfigMap) -> Options:
+    """Return the options of a parsed file. Raises OptionsError."""
+    return section_of(Options, with_listen(tree, LISTENS), aliases=ALIASES)
+
+
+def error_lines(error: OptionsError) -> list[str]:
+    """Return one line for each mistake, in the order of their positions."""
+    return [
+        str(each) if each.position in (None, NOWHERE) else f"{each.position}: {each}"
+        for each in error.every
+    ]
+
+
+def _warnings(parsed: ParsedFile, options: Options, name: str) -> Iterator[str]:
+    if not parsed.tree:
+        yield f"{name}: config has no values or is empty"
+    for key, value in parsed.tree.items():
+        field = str(key).lower()
+        if field in SECONDS and isinstance(value, int):
+            yield (
+                f'{_place(key)}: invalid use of field "{field}": '
+                f"{field} should be converted to a duration"
+            )
+        if field == "authorization" and options.authorization.timeout > LONG_TIMEOUT:
+            seconds = options.authorization.timeout.total_seconds()
+            yield (
+                f'{_place(key)}: invalid use of field "timeout": timeout of {seconds:g} seconds is '
+                "high, consider keeping it under 60 seconds. possibly caused by unquoted duration; "
+                "use '1m' instead of 1m, for example"
+            )
+
+
+def _place(key: object) -> object:
+    return getattr(key, "position", NOWHERE)
+
+
+def _check_files(options: Options, tree: ConfigMap) -> None:
+    """Check that the files of certificates can be used. Raises OptionsError."""
+    errors = []
+    for name in ("tls", "resolver_tls"):
+        tls = getattr(options, name)
+        if tls is None:
+            continue
+        from natsd.config.tls_files import check_tls_files
+
+        try:
+            check_tls_files(tls)
+        except OptionsError as error:
+            places = [key for key in tree if str(key).lower() == name]
+            errors.append(error.within(name).at(places[0] if places else None))
+    raise_together(errors)
