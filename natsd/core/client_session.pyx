@@ -272,6 +272,8 @@ cdef class ClientSession(OpHandler):
     cdef int end(self) except -1:
         self.count_delivered()
         self.memo = None
+        if self.permissions is not None:
+            self.permissions.published = ResultSet()
         try:
             self.closed()
         finally:
@@ -369,7 +371,10 @@ cdef class ClientSession(OpHandler):
             return None
         result = self.sublist.lookup(message.subject, message.subject_len)
         self.memo = result if result.live else None
-        if self.permissions is not None and not may_publish(self, message, result):
+        if (
+            self.permissions is not None and not holds(self.permissions.published, result)
+            and not may_publish(self, message, result)
+        ):
             return None
         return result
 

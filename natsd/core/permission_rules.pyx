@@ -58,11 +58,11 @@ cdef class PermissionRules:
 
     cdef bint allows_publish(self, const char* subject, Py_ssize_t length) except -1:
         """Return whether the rules allow to publish to a subject, responses aside."""
-        if self.publish_allowed is not None and not self.publish_allowed.interested(
-            subject, length
+        if self.publish_allowed is not None and not any_matches(
+            self.publish_allowed, subject, length
         ):
             return False
-        return self.publish_denied is None or not self.publish_denied.interested(subject, length)
+        return self.publish_denied is None or not any_matches(self.publish_denied, subject, length)
 
     cdef bint allows_subscribe(self, bytes subject, bytes queue) except -1:
         """Return whether the rules allow a subscription, plain if `queue` is None."""
@@ -125,6 +125,13 @@ cdef SubList rule_list(tuple rules, bint with_queue=False):
             raise InvalidSubject(rule)
         compiled.insert_sub(Subscription(words[0], words[1] if len(words) > 1 else None))
     return compiled
+
+
+cdef bint any_matches(SubList rules, const char* subject, Py_ssize_t length) except -1:
+    """Return whether a rule matches a published subject."""
+    if rules.interest.find(subject, length) < 0:
+        raise MemoryError
+    return rules.interest.found.count > 0
 
 
 cdef bint matches_rules(

@@ -15,7 +15,7 @@ cdef class SessionPermissions:
     cdef readonly PermissionRules rules
     cdef bint filters                   # deliveries are checked: a subscription overlaps a denial
     cdef bint tracks_replies            # deliveries with a reply allow a response
-    cdef list published                 # slot -> MatchResult of an allowed subject; None: unused
+    cdef ResultSet published            # match results of subjects that the rules allow
     cdef dict received                  # subject, and behind a space the queue -> may be delivered
     cdef object responses               # reply subject -> (responses so far, time of the request)
 

@@ -1,14 +1,14 @@
 """The permissions of one session: the rules of its user, and what they said about recent subjects.
 
     PUB ─▶ memo of the last match? ─▶ one of `published`? ─▶ the rules ─▶ a request's reply?
-           (client_session.pyx)       one comparison          a walk        ALLOWED_AS_RESPONSE
+           (client_session.pyx)       result_set.pyx         two walks     ALLOWED_AS_RESPONSE
 
 Promise
 - A session without permissions has no such object, and pays one test of a pointer where it has to
   match a subject. A publisher that stays with a subject pays nothing more either, because its memo
   is of an allowed subject.
-- `published` has PUBLISHED_SLOTS match results of allowed subjects. A result is one object as long
-  as the account's SubList keeps it, so that it stands for its subject.
+- `published` has match results of allowed subjects. A result is one object as long as the account's
+  SubList keeps it, so that it stands for its subject.
 - Deliveries are checked only once a subscription was accepted of which a rule denies some messages.
   Verdicts on the subjects delivered last are kept, RECEIVED_MAX at most.
 - With `allow_responses`, a request that is delivered allows responses to its reply subject: so
@@ -20,19 +20,14 @@ Source: nats-server's `pubAllowedFullCheck`, `responseAllowed`, `checkDenySub` a
 """
 
 cimport cython
-from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 
 from collections import OrderedDict
 
 cdef enum:
-    PUBLISHED_SLOTS = 128
-    SLOT_SHIFT = 57             # 64 bits of a product give 7 bits of a slot
     RECEIVED_MAX = 256
     RESPONSES_MAX = 65_536
     PRUNED_PER_REQUEST = 4
-
-cdef uint64_t SPREAD = 0x9E3779B97F4A7C15
 
 
 @cython.final
@@ -42,27 +37,22 @@ cdef class SessionPermissions:
     def __init__(self, PermissionRules rules not None):
         self.rules = rules
         self.tracks_replies = rules.responses_max != 0
+        self.published = ResultSet()
         self.received = {}
 
-    @cython.boundscheck(False)  # a slot is below PUBLISHED_SLOTS, the length of the list
-    @cython.wraparound(False)   # and never negative
     cdef Publishing may_publish(
         self, const char* subject, Py_ssize_t length, MatchResult result
     ) except? REFUSED_BY_RULES:
-        """Return whether a message may be published; `result` is the match of its subject."""
-        cdef Py_ssize_t slot = <Py_ssize_t> (
-            (<uint64_t> <PyObject*> result) * SPREAD >> <int> SLOT_SHIFT
-        )
-        if self.published is not None and self.published[slot] is result:
-            return ALLOWED_BY_RULES
+        """Return whether a message may be published, and remember that if it is.
+
+        `result` is the match of its subject, and not one of `published`.
+        """
         if not self.rules.allows_publish(subject, length):
             if self.tracks_replies and self.take_response(subject[:length]):
                 return ALLOWED_AS_RESPONSE
             return REFUSED_BY_RULES
         if result.live:     # otherwise it is filled again with other subjects
-            if self.published is None:
-                self.published = [None] * PUBLISHED_SLOTS
-            self.published[slot] = result
+            self.published.add(result)
         return ALLOWED_BY_RULES
 
     cdef bint may_subscribe(self, bytes subject, bytes queue) except -1:
