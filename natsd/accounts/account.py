@@ -4,15 +4,17 @@ The server's own parts use the account through an internal client, and through t
 that, which compiled code calls directly.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts.internal_client import InternalClient
 from natsd.config.trace_options import MsgTraceOptions
 from natsd.core.network import AccountPublisher, Reactor, TrafficStats
-from natsd.core.routing import SubList
+from natsd.core.routing import SubjectMappings, SubList
 
 if TYPE_CHECKING:
     from natsd.config.account_options import AccountLimits
+    from natsd.core.imports import AccountEntry
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
@@ -24,9 +26,12 @@ class Account:
     __slots__ = (
         "connections",
         "counters",
+        "entry",
         "internal_client",
         "is_system",
         "limits",
+        "mapping_options",
+        "mappings",
         "msg_trace",
         "name",
         "publisher",
@@ -56,6 +61,9 @@ class Account:
         self.sublist = SubList(cache=sublist_cache)
         self.counters = TrafficStats()
         self.connections = 0
+        self.mapping_options: Mapping[str, object] = {}  # what `mappings` was made from
+        self.mappings: SubjectMappings | None = None  # None: there are none
+        self.entry: AccountEntry | None = None  # None: no service is imported here, or exported
         self.publisher = AccountPublisher(reactor, self.sublist, self)
         self.internal_client = InternalClient(reactor, self.sublist, self.publisher)
 
@@ -66,8 +74,10 @@ class Account:
         return self.connections - (current is self) >= self.limits.max_connections
 
     def close(self) -> None:
-        """Remove the subscriptions of the internal client."""
+        """Remove the subscriptions of the internal client, and give up pending replies."""
         self.internal_client.close()
+        if self.entry is not None:
+            self.entry.close()
 
     def __repr__(self) -> str:
         return f"Account({self.name!r})"

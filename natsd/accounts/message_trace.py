@@ -7,7 +7,10 @@
               {"type": "eg", "ts": …, "kind": 0, "cid": 9, "sub": "orders.>"}]}           to `there`
 
     in  ingress: a client published the message; `error`: why the server refused it
-    si  service import: the message is a request to a service of the system account
+    sm  subject mapping: the account maps the subject to another one
+    se  stream export: it passed into an account that imports the stream
+    si  service import: it passed into the account that exports the service, or is a request to a
+        service of the system account
     js  a stream stored it; `error`: why the stream refused it; `nointerest`: no consumer is
         interested, so that it is not stored
     eg  egress: it was delivered to a client's subscription; `error`: why it was not
@@ -77,6 +80,11 @@ class TracedClient(Protocol):
     @property
     def name(self) -> str:
         """Name that the client gave in CONNECT; empty: none."""
+        ...
+
+    @property
+    def account_name(self) -> str:
+        """Name of the client's account."""
         ...
 
 
@@ -170,11 +178,13 @@ class MessageTrace:
         self._egresses += 1
         if self._egresses > EGRESSES_MAX:
             return
+        account = recipient.account_name
         self._add(
             "eg",
             kind=CLIENT,
             cid=recipient.cid,
             name=recipient.name or None,
+            acc=account if account != self._account.name else None,
             sub=_text(subscription.subject_bytes),
             queue=None if subscription.queue_bytes is None else _text(subscription.queue_bytes),
             error=error or None,
@@ -184,6 +194,22 @@ class MessageTrace:
         """Record that the message is a request to a service of the system account."""
         system = self._source.accounts.system.name
         self._add("si", acc=system, **{"from": subject, "to": subject})
+
+    def subject_mapping(self, subject: bytes) -> None:
+        """Record that the publisher's account maps the subject to another one."""
+        self._add("sm", to=_text(subject))
+
+    def stream_export(self, account: str, subject: bytes) -> None:
+        """Record that the message passes into an account that imports the stream."""
+        self._add("se", acc=account, to=_text(subject))
+
+    def service_entered(self, account: str, published: bytes, subject: bytes) -> None:
+        """Record that the message passes into another account through a service import."""
+        self._add("si", acc=account, **{"from": _text(published), "to": _text(subject)})
+
+    def untraced(self, headers: bytes) -> bytes:
+        """Return the header block with which nothing behind an account's boundary is traced."""
+        return with_trace_disabled(headers)
 
     def stream(
         self, name: str, subject: bytes | None, *, is_unwanted: bool = False, error: str = ""

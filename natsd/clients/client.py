@@ -178,7 +178,6 @@ class Client(ClientSession):
                 self.account.connections -= 1
             account.connections += 1
             self.bind_account(account, account.sublist, account.counters)
-            self.counts_parents = account.msg_trace is not None
 
     # ---- operations, called by the compiled connection
 

@@ -70,7 +70,7 @@ cdef class AccountPublisher:
     def __init__(self, Reactor reactor not None, SubList sublist not None, account=None):
         self.reactor = reactor
         self.account = account
-        self.own_origin = Origin(session=NULL, account=NULL, kind=ACCOUNT_KIND)
+        self.own_origin = Origin(session=NULL, account=NULL, kind=ACCOUNT_KIND, hop=NULL)
         if account is not None:
             self.own_origin.account = <PyObject*>account
         self.origin = &self.own_origin

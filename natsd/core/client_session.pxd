@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.routing cimport MatchResult, Message, SubList, Subscription
+from natsd.core.routing cimport MatchResult, Message, SubjectMappings, SubList, Subscription
 
 
 cdef class ClientSession(OpHandler):
@@ -26,6 +26,8 @@ cdef class ClientSession(OpHandler):
     cdef int64_t own_subscriptions_max   # limits of this session; INT64_MAX: none
     cdef int64_t own_payload_max
     cdef int64_t subscriptions_max       # the limit that holds
+    cdef SubjectMappings mappings        # of its account; None: there are none
+    cdef bytes mapped                    # what the last publish was mapped to, if it was
     cdef bint connect_seen
     cdef readonly bint first_pong_sent
     cdef public bint counts_parents      # a sampled `traceparent` header requests a trace

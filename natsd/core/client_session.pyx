@@ -146,6 +146,13 @@ cdef class ClientSession(OpHandler):
         self.sublist = sublist
         self.account_counters = counters
         self.memo = None
+        self.account_changed()
+
+    def account_changed(self) -> None:
+        """Use the account's subject mappings and trace settings, which may have changed."""
+        self.mappings = getattr(self.current_account, "mappings", None)
+        self.counts_parents = getattr(self.current_account, "msg_trace", None) is not None
+        self.update_care()
 
     def negotiate(
         self, bint verbose, bint pedantic, bint echo, bint headers, bint no_responders
@@ -161,7 +168,9 @@ cdef class ClientSession(OpHandler):
     def update_care(self) -> None:
         """Compute `slow_publish_path` and `slow_delivery_path`."""
         cdef SessionPermissions permissions = self.permissions
-        self.slow_publish_path = self.verbose or self.pedantic or self.trace
+        self.slow_publish_path = (
+            self.verbose or self.pedantic or self.trace or self.mappings is not None
+        )
         self.slow_delivery_path = (
             self.trace or not self.headers
             or permissions is not None and (permissions.filters or permissions.tracks_replies)
@@ -341,7 +350,7 @@ cdef class ClientSession(OpHandler):
         else:
             if decision is not None and decision.trace is not None:
                 self.traced = TracedMessage()
-                self.traced.message = message
+                self.traced.message = &changed
                 self.traced.trace = decision.trace
             elif decision is not None:
                 _kept = with_headers(message, decision.headers, &changed)
@@ -372,7 +381,8 @@ cdef class ClientSession(OpHandler):
         result = self.sublist.lookup(message.subject, message.subject_len)
         self.memo = result if result.live else None
         if (
-            self.permissions is not None and not holds(self.permissions.published, result)
+            self.permissions is not None and message.subject_len
+            and not holds(self.permissions.published, result)
             and not may_publish(self, message, result)
         ):
             return None
@@ -388,6 +398,9 @@ cdef class ClientSession(OpHandler):
                 "<<-", (b"HPUB " if message.header_len else b"PUB ")
                 + message.subject[:message.subject_len] + b" " + line
             )
+        if self.mappings is not None:
+            map_subject(self, message)
+        if self.trace:
             self.trace_payload("<<-", message.data[:message.data_len])
         if self.pedantic and not subject_is_valid_literal(
             message.subject, message.subject_len

@@ -3,6 +3,7 @@
 include "name_table.pxd"
 include "subject.pxd"
 include "subject_transform.pxd"
+include "subject_mappings.pxd"
 include "subscription.pxd"
 include "interest.pxd"
 include "interest_listing.pxd"

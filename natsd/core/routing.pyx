@@ -3,6 +3,7 @@
 include "name_table.pyx"
 include "subject.pyx"
 include "subject_transform.pyx"
+include "subject_mappings.pyx"
 include "subscription.pyx"
 include "interest.pyx"
 include "interest_listing.pyx"

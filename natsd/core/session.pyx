@@ -23,7 +23,7 @@ cdef class Session(Sink):
     def __init__(self, Endpoint endpoint not None, Kind kind):
         self.reactor = endpoint.reactor
         self.endpoint = endpoint
-        self.origin = Origin(session=<PyObject*>self, account=NULL, kind=kind)
+        self.origin = Origin(session=<PyObject*>self, account=NULL, kind=kind, hop=NULL)
 
     @property
     def account(self):

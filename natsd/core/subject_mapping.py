@@ -106,6 +106,22 @@ def check_mapping(source: str, destination: str) -> None:
     parse_mapping(source, destination)
 
 
+def check_reversible(source: str, destination: str) -> None:
+    """Check the mapping of an import, which must lead back, too. Raises InvalidMapping.
+
+    Only the wildcards of the source may be used in the destination, and each must be.
+    """
+    pieces = parse_mapping(source, destination)
+    for piece, token in zip(pieces, destination.split("."), strict=True):
+        if not isinstance(piece, Text | Wildcard):
+            raise _invalid(
+                "the only mapping function allowed for import transforms is {{Wildcard()}}", token
+            )
+    used = {piece.place for piece in pieces if isinstance(piece, Wildcard)}
+    if not used.issuperset(at for at, token in enumerate(source.split(".")) if token == "*"):
+        raise _invalid("not using all of the token wildcard(s)", destination)
+
+
 def _piece(token: str, places: list[int], *, is_plain: bool) -> Piece:
     """Return the piece of one destination token.
 

@@ -23,6 +23,7 @@ cdef class SubjectTransform:
     cdef readonly bytes source
     cdef readonly bytes destination
     cdef bint is_identity
+    cdef readonly bint is_random    # the same subject may be mapped to different ones
     cdef Piece* pieces
     cdef uint32_t piece_count
     cdef list computed          # for each piece a callable, or None

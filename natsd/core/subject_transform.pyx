@@ -86,6 +86,7 @@ cdef class SubjectTransform:
         elif isinstance(given, Draw):
             piece.kind = COMPUTED
             call = draw_below(given.ceiling)
+            self.is_random = True
         else:
             assert isinstance(given, TokenChange)
             piece.kind = COMPUTED

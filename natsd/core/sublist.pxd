@@ -13,6 +13,7 @@ cdef class SubList:
     cdef readonly uint64_t num_cache_hits
     cdef MatchResult scratch    # the last result that was not cached, for reuse; or None
     cdef InterestObservers observers    # None: there are none
+    cdef object listener        # what `listen` was given; None: nobody
 
     # The result for a published subject, never None. The caller may keep it: it does not change.
     cdef MatchResult lookup(self, const char* subject, Py_ssize_t length)

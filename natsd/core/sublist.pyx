@@ -106,6 +106,8 @@ cdef class SubList:
         self._settle()
         if self.observers is not None:
             self.observers.changed(sub, without(weights_of(sub), sub), weights_of(sub))
+        if self.listener is not None:
+            self.listener.added(sub)
         return True
 
     cdef bint remove_sub(self, Subscription sub) except -1:
@@ -120,6 +122,8 @@ cdef class SubList:
         self._forget_scratch()
         if observers is not None:
             observers.changed(sub, before, without(before, sub))
+        if self.listener is not None:
+            self.listener.removed([sub])
         return True
 
     cdef void _unlist(self, Subscription sub, bint patch_cache) noexcept:
@@ -179,6 +183,7 @@ cdef class SubList:
         cdef list gone = []     # subscription, total and local weight before, and so on
         cdef InterestObservers observers = self.observers
         cdef Weights before
+        cdef list left = None if self.listener is None else []
         cdef int removed = 0
         for item in batch:
             if not isinstance(item, Subscription):
@@ -192,6 +197,8 @@ cdef class SubList:
                     gone.append(before.local)
                 self._unlist(sub, patch_cache)
                 removed += 1
+                if left is not None:
+                    left.append(sub)
         if not patch_cache:
             self.cache.clear()
         self._settle()
@@ -200,6 +207,8 @@ cdef class SubList:
             sub = gone[at]
             before = Weights(total=gone[at + 1], local=gone[at + 2])
             observers.changed(sub, before, without(before, sub))
+        if left:
+            self.listener.removed(left)
         return removed
 
     def update_weight(self, Subscription sub not None, int weight) -> None:
@@ -364,6 +373,14 @@ cdef class SubList:
             if not watching:
                 del self.observers.watches[name]
         self._forget_observers()
+
+    def listen(self, listener) -> None:
+        """Call `listener.added(sub)` and `listener.removed(subs)` after each change; None: nobody.
+
+        The listener learns of every subscription, where observers learn of interests. It must not
+        change this SubList. `clear` tells it nothing.
+        """
+        self.listener = listener
 
     cdef InterestObservers _observers(self):
         """Return the observers, new ones if there are none."""

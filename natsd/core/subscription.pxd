@@ -40,10 +40,17 @@ cpdef enum Kind:               # what publishes a message; the values are nats-s
     JETSTREAM_KIND = 5
     ACCOUNT_KIND = 6           # a part of the server that publishes in an account
 
+cdef struct Hop:               # a service import that a message went through; it owns nothing
+    PyObject* export           # ExportedService
+    PyObject* account          # natsd.accounts.Account that imports the service
+    bint is_shared             # the import shares what is known of the requestor
+    const Hop* before          # the hop before this one; NULL: this is the first
+
 cdef struct Origin:            # what publishes messages; it owns nothing
     PyObject* session          # Session that received it from a peer; NULL: the server itself
     PyObject* account          # natsd.accounts.Account in which it is published; NULL: none yet
     Kind kind
+    const Hop* hop             # last service import on the way; NULL: published in the account
 
 cdef struct Message:           # a message on its way from a publisher to sinks; it owns nothing
     const char* subject
@@ -81,6 +88,10 @@ cdef class Subscription:
     cdef void* node            # trie node; NULL: no SubList lists this subscription
     cdef void* group           # queue group at that node; NULL: plain subscription
     cdef uint32_t index        # index in the array of the node or group
+
+
+cdef class ImportedSubscription(Subscription):    # listed in the account of an exported stream
+    cdef readonly Subscription original           # the subscription in the importing account
 
 
 cdef enum:

@@ -133,6 +133,25 @@ cdef class Subscription:
         detach(self)
 
 
+@cython.no_gc
+cdef class ImportedSubscription(Subscription):
+    """A subscription in the account of an exported stream, on behalf of one that imports it.
+
+    `original` is the subscription in the importing account, to which messages go.
+    """
+
+    def __init__(self, bytes subject not None, Subscription original not None, Sink sink not None):
+        if self.text != NULL:
+            raise TypeError("a Subscription is initialised once")
+        set_texts(
+            self, subject, len(subject), queue_of(original), original.queue_len,
+            sid_of(original), original.sid_len,
+        )
+        self.original = original
+        self.weight = original.weight
+        self.sink = sink
+
+
 cdef Subscription new_subscription(
     const char* subject, Py_ssize_t subject_len,
     const char* queue, Py_ssize_t queue_len,

@@ -51,6 +51,7 @@ from natsd.server.threaded import OwnThread
 from natsd.version import NATS_VERSION
 
 if TYPE_CHECKING:
+    from natsd.accounts.account_links import AccountLinks
     from natsd.clients.closed import ClosedClient
     from natsd.clients.transport import TransportLink, Transports
     from natsd.config.changes import OptionChange
@@ -93,6 +94,7 @@ class Server:
         self.client_port = 0
         self.clients: dict[int, Client] = {}
         self.accounts: AccountDirectory
+        self.links: AccountLinks | None = None
         self.authenticator: Authenticator
         self._own_authenticator = authenticator
         self._authenticator_before: Authenticator | None = None
@@ -229,7 +231,25 @@ class Server:
         self.accounts = AccountDirectory(self._make_account, system=options.system_account)
         for name in options.accounts:
             self.accounts.add(name)
+        self.links = None
+        self.renew_links()
         self.renew_login()
+
+    def renew_links(self) -> None:
+        """Put the imports, exports and mappings of the options in force."""
+        if (
+            self.links is None
+            and not any(
+                each.imports or each.exports or each.mappings
+                for each in self.options.accounts.values()
+            )
+            and not self.options.mappings
+        ):
+            return
+        from natsd.server.sharing import make_links, shared_options
+
+        self.links = self.links or make_links(self)
+        self.links.configure(shared_options(self.options, self.accounts.default.name))
 
     def _make_account(self, name: str, is_system: bool) -> Account:
         configured = self.options.accounts.get(name)

@@ -43,7 +43,7 @@ def sent(block: bytes, egresses: int = 0) -> tuple[dict[str, Any], bytes, bytes]
     request = TraceRequest.read(block)
     assert request is not None
     trace = MessageTrace(account, request.destination, request, 5, Source())
-    peer: Any = SimpleNamespace(cid=7, name="")
+    peer: Any = SimpleNamespace(cid=7, name="", account_name="$G")
     trace.ingress(peer, b"foo")
     for _ in range(egresses):
         trace.egress(peer, Subscription("foo"))

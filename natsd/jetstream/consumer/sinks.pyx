@@ -25,7 +25,7 @@ from natsd.jetstream.headers import LAST_CONSUMER, LAST_STREAM, demands_too_much
 
 
 # Origin of messages that were kept: who published them was not.
-cdef Origin UNKNOWN_ORIGIN = Origin(session=NULL, account=NULL, kind=ACCOUNT_KIND)
+cdef Origin UNKNOWN_ORIGIN = Origin(session=NULL, account=NULL, kind=ACCOUNT_KIND, hop=NULL)
 
 
 cdef inline bint is_token(bytes token, const char* text, Py_ssize_t length) noexcept:
