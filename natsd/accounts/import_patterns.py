@@ -89,6 +89,7 @@ class ImportPatterns(NamedTuple):
                 number += 1
             elif token == ">":
                 tokens[index:] = local[len(self.local.split(".")) - 1 :]
+                break
         return ".".join(tokens)
 
 

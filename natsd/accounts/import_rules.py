@@ -108,7 +108,7 @@ class ImportRules:
             if any(_same_stream(each.given, given) for each in self.permits[importer]):
                 raise ImportRefused("stream import already exists")
             for subject in (given_local(given), given.subject):
-                self._check_stream_cycle(given.account, subject, {importer})
+                self._check_cycle(importer, given, subject)
         else:
             self._check_service(importer, given, patterns)
         return Permit(given, export, patterns, activation.expires_ns)
@@ -136,24 +136,38 @@ class ImportRules:
                     f'duplicate service import subject "{patterns.local}", previously used in '
                     f'import for account "{given.account}", subject "{each.exported}"'
                 )
-        self._check_service_cycle(given.account, patterns.local, {importer})
+        self._check_cycle(importer, given, patterns.local)
 
-    def _check_service_cycle(self, account: str, subject: str, visited: set[str]) -> None:
-        """Check that no service leads back to an account that was visited. Raises ImportRefused."""
-        if len(visited) >= CYCLE_DEPTH_MAX:
-            raise ImportRefused("search cycle depth exhausted")
+    def _check_cycle(self, importer: str, given: Import, subject: str) -> None:
+        """Check that nothing leads from the exporter back to the importer. Raises ImportRefused.
+
+        An account that is reached twice counts as a circle, too.
+        """
+        follow = self._streams_behind if isinstance(given, StreamImport) else self._services_behind
+        visited = {importer}
+        path = [(given.account, follow(given.account, subject))]
+        while path:
+            account, behind = path[-1]
+            if len(visited) >= CYCLE_DEPTH_MAX:
+                raise ImportRefused("search cycle depth exhausted")
+            found = next(behind, None)
+            if found is None:
+                path.pop()
+                continue
+            if found[0] in visited:
+                raise ImportRefused("import forms a cycle")
+            visited.add(account)
+            path.append((found[0], follow(*found)))
+
+    def _services_behind(self, account: str, subject: str) -> Iterator[tuple[str, str]]:
+        """Yield the accounts and subjects to which requests may go on from an account."""
         for each in self.permits.get(account, ()):
             if isinstance(each.given, ServiceImport) and collide(subject, each.exported):
-                if each.given.account in visited:
-                    raise ImportRefused("import forms a cycle")
-                visited.add(account)
                 narrower = each.local if is_subset(each.local, subject) else subject
-                self._check_service_cycle(each.given.account, narrower, visited)
+                yield each.given.account, narrower
 
-    def _check_stream_cycle(self, account: str, subject: str, visited: set[str]) -> None:
-        """Check that no stream leads back to an account that was visited. Raises ImportRefused."""
-        if len(visited) >= CYCLE_DEPTH_MAX:
-            raise ImportRefused("search cycle depth exhausted")
+    def _streams_behind(self, account: str, subject: str) -> Iterator[tuple[str, str]]:
+        """Yield the accounts and subjects from which an account gets what it exports."""
         exports = self.options[account].exports if account in self.options else ()
         if not any(
             isinstance(each, StreamExport) and is_subset(subject, each.subject) for each in exports
@@ -161,11 +175,8 @@ class ImportRules:
             return
         for each in self.permits.get(account, ()):
             if isinstance(each.given, StreamImport) and collide(subject, each.local):
-                if each.given.account in visited:
-                    raise ImportRefused("import forms a cycle")
-                visited.add(account)
                 narrower = each.local if is_subset(each.local, subject) else subject
-                self._check_stream_cycle(each.given.account, narrower, visited)
+                yield each.given.account, narrower
 
 
 def given_local(given: Import) -> str:

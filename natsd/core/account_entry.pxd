@@ -45,6 +45,7 @@ cdef class AccountEntry(Sink):
     cdef dict queues                     # threshold -> its PendingReplies, the oldest first
     cdef dict awaited                    # reply in this account -> PendingReply, or a list of them
     cdef object timer                    # next call of `expire`; None: nothing is pending
+    cdef int64_t timer_ns                # monotonic time of that call
     cdef bytes random_bytes              # random numbers, drawn in stock
     cdef Py_ssize_t random_at
 

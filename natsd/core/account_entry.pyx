@@ -156,7 +156,7 @@ cdef class AccountEntry(Sink):
         pending.due_ns = monotonic_ns() + pending.export.threshold_ns
         self.pending[pending.subject] = pending
         queue[pending.subject] = pending
-        if self.timer is None:
+        if self.timer is None or pending.due_ns < self.timer_ns:
             self.set_timer()
         return 0
 
@@ -185,7 +185,10 @@ cdef class AccountEntry(Sink):
             if queue:
                 oldest = next(iter(queue.values()))
                 due_ns = oldest.due_ns if due_ns == 0 else min(due_ns, oldest.due_ns)
+        if self.timer is not None:
+            self.timer.cancel()
         self.timer = None
+        self.timer_ns = due_ns
         if due_ns:
             delay_s = max(due_ns - monotonic_ns(), 0) / 1e9
             self.timer = self.reactor.loop.call_later(delay_s, self.expire)
@@ -196,6 +199,7 @@ cdef class AccountEntry(Sink):
         cdef PendingReply oldest
         cdef int64_t now_ns = monotonic_ns()
         cdef int expired = 0
+        self.timer = None
         for queue in list(self.queues.values()):
             while queue and expired < EXPIRED_PER_TURN:
                 oldest = next(iter(queue.values()))
