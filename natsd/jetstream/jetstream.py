@@ -164,7 +164,7 @@ class JetStream(ServerResources):
         for account in accounts:
             if account.is_system or self._limits_of(account) == {}:
                 self.api.refuse(account)
-        for each in stored:
+        for each in served:
             await each.begin_sourcing()
         self.unserved = {
             name: count for name, count in on_disk.items() if count and name not in self.accounts

@@ -350,6 +350,16 @@ async def test_restarts_with_a_purge_that_was_cut_off(tmp_path: Path) -> None:
         assert not (tmp_path / "jetstream/A.removed").exists()
 
 
+async def test_a_new_account_fills_its_mirrors(tmp_path: Path) -> None:
+    """Also one that had no directory when the server started."""
+    async with accounts_in(tmp_path, {"A": UNLIMITED}) as accounts:
+        assert await accounts.create("A", "S") == 0
+        config = StreamConfig(name="M", mirror={"name": "S"})
+        mirror, _ = await accounts.jetstream.accounts["A"].create_stream(config)
+        await accounts.ask("A", "S.x", b"body")
+        await eventually_within(lambda: mirror.store.state().msgs == 1)
+
+
 async def test_many_accounts_start_together(tmp_path: Path) -> None:
     """A stream of each of fifty accounts is recovered, and mirrors of other streams go on."""
     first = dict.fromkeys((f"A{number}" for number in range(50)), UNLIMITED)
