@@ -94,8 +94,16 @@ class ClientHost(Protocol):
         """Return the INFO line that tells a client to connect to another server."""
         ...
 
+    def client_connected(self, client: "Client", left: Account | None) -> None:
+        """Announce a client that was accepted; `left` is the account that it was in before."""
+        ...
+
+    def client_refused(self, client: "Client") -> None:
+        """Announce a client whose login was refused, and whose connection has a reason."""
+        ...
+
     def client_closed(self, client: "Client") -> None:
-        """Remember a client that is being torn down."""
+        """Remember a client that is being torn down, and that its account does not count."""
         ...
 
     def describe(self) -> dict[str, object]:
@@ -243,9 +251,11 @@ class Client(ClientSession):
                 ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED,
             )
         else:
+            left = self.account
             self.connected()
             self._join(account)
             self._apply(verdict)
+            self.host.client_connected(self, left)
             return True
         return False
 
@@ -334,6 +344,7 @@ class Client(ClientSession):
         self.error(f"authentication error - {user}" if user else "authentication error")
         reason = verdict.closed_reason if verdict.account is None else REFUSED.closed_reason
         self.close_with_error(ErrorText.AUTHORIZATION_VIOLATION, reason)
+        self.host.client_refused(self)
 
     def authentication_expired(self) -> None:
         """Close the connection, because the user's credentials have expired."""
@@ -403,16 +414,16 @@ class Client(ClientSession):
 
     def announce_lame_duck(self) -> None:
         """Send INFO with `ldm`, if the client supports asynchronous INFO."""
-        if self._takes_info:
+        if self.takes_info:
             self.send_protocol(self.host.lame_duck_info(self.cid, self.ip))
 
     def announce_info(self) -> None:
         """Send INFO, which has changed, if the client supports asynchronous INFO."""
-        if self._takes_info:
+        if self.takes_info:
             self.send_protocol(self.host.info(self.cid, self.ip, max_payload=self.payload_max))
 
     @property
-    def _takes_info(self) -> bool:
+    def takes_info(self) -> bool:
         """Whether the client supports asynchronous INFO, and had its first PONG."""
         connect = self._connect
         return (
@@ -432,9 +443,9 @@ class Client(ClientSession):
             self._login = None
         self.debug(f"Client connection closed: {self.reason.value}")
         self.host.clients.pop(self.cid, None)
-        self.host.client_closed(self)
         if self.account is not None:
             self.account.connections -= 1
+        self.host.client_closed(self)
 
     @property
     def connection_type(self) -> str:

@@ -6,7 +6,7 @@ them: those in the tables of `natsd.monitor.service_table`.
 Sources: nats-server's `Accountz`, `AccountInfo` and `AccountStat`: field names and their order.
 """
 
-from collections.abc import Collection
+from collections.abc import Set
 from typing import Any, Final
 
 from natsd.accounts import Account
@@ -26,13 +26,11 @@ def accountz(server: ObservedServer, account: str, clock: Clock) -> dict[str, An
 
     With an empty `account` the answer lists the names of all accounts.
     """
-    answer = {
-        "server_id": server.id,
-        "now": timestamp(clock.wall_ns()),
-        "system_account": server.accounts.system.name,
-    }
+    answer: dict[str, Any] = {"server_id": server.id, "now": timestamp(clock.wall_ns())}
+    if server.accounts.has_system:
+        answer["system_account"] = server.accounts.system.name
     if not account:
-        return answer | {"accounts": sorted(server.accounts)}
+        return answer | {"accounts": iter(tuple(server.accounts))}
     return answer | {"account_detail": account_detail(server, account)}
 
 
@@ -96,23 +94,23 @@ def _imports(name: str, system: str, *, uses_jetstream: bool) -> list[dict[str, 
     ]
 
 
-def accstatz(
-    server: ObservedServer, clock: Clock, *, names: Collection[str] = (), unused: bool = False
-) -> dict[str, Any]:
-    """Return the answer to `/accstatz`.
-
-    It has the accounts in `names` if there are any, else those with connections, or all if
-    `unused`.
-    """
-    accounts = [
+def shown_accounts(
+    server: ObservedServer, names: Set[str] = frozenset(), *, unused: bool = False
+) -> list[Account]:
+    """Return the accounts in `names`, or all; without `unused` only those with connections."""
+    return [
         account
-        for name, account in sorted(server.accounts.items())
-        if (name in names if names else unused or account.connections)
+        for name, account in server.accounts.items()
+        if (not names or name in names) and (unused or account.connections)
     ]
+
+
+def accstatz(server: ObservedServer, clock: Clock, accounts: list[Account]) -> dict[str, Any]:
+    """Return the answer to `/accstatz`; its rows are made while they are written."""
     return {
         "server_id": server.id,
         "now": timestamp(clock.wall_ns()),
-        "account_statz": [account_stats(account) for account in accounts],
+        "account_statz": (account_stats(account) for account in accounts),
     }
 
 

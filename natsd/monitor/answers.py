@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from natsd.monitor.accounts import accountz, accstatz
+from natsd.monitor.accounts import accountz, accstatz, shown_accounts
 from natsd.monitor.clock import Clock
 from natsd.monitor.connz import ConnzParameters, connz
 from natsd.monitor.healthz import HealthzOptions, healthz
@@ -87,7 +87,8 @@ class Answers:
 
     async def accstatz(self, query: Query) -> Fields:
         """Return the traffic of accounts."""
-        return accstatz(self.server, self.clock, unused=query.flag("unused"))
+        accounts = shown_accounts(self.server, unused=query.flag("unused"))
+        return accstatz(self.server, self.clock, accounts)
 
     async def jsz(self, query: Query) -> Fields:
         """Return the state of JetStream; only one such answer is made at a time."""

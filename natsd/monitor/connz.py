@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 from natsd.clients import Client
 from natsd.clients.closed import ClosedClient
+from natsd.core.routing import collide
 from natsd.core.steps import Steps
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
@@ -26,6 +27,7 @@ from natsd.monitor.values import round_trip, timestamp, uptime
 
 LIMIT_DEFAULT: Final = 1024
 CONNECTIONS_PER_STEP: Final = 512
+FULL_WILDCARD: Final = ">"
 
 State = Literal["open", "closed", "all"]
 
@@ -72,6 +74,8 @@ class ConnzParameters:
     user: str
     account: str
     mqtt_client: str
+    filter_subject: str
+    """Open connections without a subscription that shares subjects with it are left out."""
 
     @classmethod
     def of(cls, query: Query) -> "ConnzParameters":
@@ -82,6 +86,11 @@ class ConnzParameters:
         offset, limit = max(query.whole("offset"), 0), query.whole("limit")
         cid = query.unsigned("cid")
         state = _state(query.text("state"))
+        account, filter_subject = query.text("acc"), query.text("filter_subject")
+        if filter_subject in ("", FULL_WILDCARD):
+            filter_subject = ""
+        elif not account:
+            raise BadParameter("filter by subject only valid with account filtering")
         return cls(
             sort=_sort(query.text("sort"), state),
             auth=auth,
@@ -92,8 +101,9 @@ class ConnzParameters:
             cid=cid,
             state=state,
             user=query.text("user"),
-            account=query.text("acc"),
+            account=account,
             mqtt_client=query.text("mqtt_client"),
+            filter_subject=filter_subject,
         )
 
 
@@ -165,9 +175,23 @@ def _choose(
         if options.account and connection.account_name != options.account:
             continue
         total += 1
-        if _is_wanted(connection, options):
+        if _is_wanted(connection, options) and (
+            not options.filter_subject
+            or isinstance(connection, ClosedClient)
+            or (yield from _is_interested(connection, options.filter_subject))
+        ):
             chosen.append(connection)
     return chosen, total
+
+
+def _is_interested(client: Client, subject: str) -> Steps[bool]:
+    """Return whether a subscription of the client shares subjects with that one."""
+    for index, subscription in enumerate(client.own_subscriptions()):
+        if collide(subject, subscription.subject):
+            return True
+        if index % CONNECTIONS_PER_STEP == CONNECTIONS_PER_STEP - 1:
+            yield
+    return False
 
 
 def _is_wanted(connection: Client | ClosedClient, options: ConnzParameters) -> bool:

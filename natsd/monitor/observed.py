@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from natsd.accounts import AccountDirectory
 from natsd.clients import Client
@@ -73,6 +73,12 @@ class ObservedServer(Protocol):
     @property
     def accounts(self) -> AccountDirectory:
         """The accounts, by name."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the server's members in a message about it, with a new sequence number."""
+
+    def send_statsz(self) -> None:
+        """Publish the load of the server in the system account, if somebody listens."""
 
     @property
     def http_port(self) -> int:

@@ -12,39 +12,38 @@ replies were compared with those of nats-server 2.14.
 """
 
 import asyncio
-import base64
 import contextlib
 import gzip
-import os
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import cramjam
 
+from natsd.accounts import Account
 from natsd.clients import Client
-from natsd.core.reasons import ClosedReason
 from natsd.core.routing import InvalidSubject
 from natsd.jetstream.headers import header_value
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import InvalidJson, decode
-from natsd.monitor.accounts import account_detail, account_stats, accstatz
+from natsd.monitor import service_actions
+from natsd.monitor.accounts import account_detail, accstatz, shown_accounts
 from natsd.monitor.answers import Answers
 from natsd.monitor.clock import Clock
+from natsd.monitor.event_messages import connections_event
 from natsd.monitor.json_text import pieces
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
-from natsd.monitor.service_requests import EVENT_OPTIONS, ClientID, query_of
-from natsd.monitor.service_table import ServiceRequest
-from natsd.monitor.values import timestamp
-from natsd.version import FEATURE_FLAGS, NATS_VERSION
+from natsd.monitor.service_actions import ActionRefused
+from natsd.monitor.service_requests import EVENT_OPTIONS, query_of
+from natsd.monitor.service_table import ACTIONS, ServiceRequest
+from natsd.monitor.subscriber_count import count_subscribers
 
 REPLY_BYTES_MAX: Final = 32 << 20
+LARGE_BODY_BYTES: Final = 8 << 10
 BAD_BODY: Final = 400
 FAILED: Final = 500
-JETSTREAM_FLAG: Final = 1
-EVENT_ID_BYTES: Final = 16
 ACCEPT_ENCODING: Final = "Accept-Encoding"
-NO_RELOAD: Final = "can only reload config when a file is provided using -c or --config"
-CONNECTIONS_TYPE: Final = "io.nats.server.advisory.v1.account_connections"
 
 Fields = dict[str, Any]
 
@@ -64,10 +63,11 @@ class ReplyError(Exception):
 class Replies:
     """The replies of one server."""
 
-    def __init__(self, server: ObservedServer) -> None:
+    def __init__(self, server: ObservedServer, reload: Callable[[], object] | None = None) -> None:
+        """`reload` reloads the configuration file; None: there is none."""
         self._server = server
+        self._reload = reload
         self._answers = Answers(server, Clock(), server.http_port)
-        self._sequence = 0
         answers = self._answers
         self._of_server = {
             "VARZ": answers.varz,
@@ -91,6 +91,10 @@ class Replies:
     async def reply(self, request: ServiceRequest) -> None:
         """Carry the request out, and send the reply if there is one and the request asks for it."""
         with contextlib.suppress(NotAsked):
+            if request.kind == "STATSZ" and not request.reply:
+                await self._options(request, "STATSZ")
+                self._server.send_statsz()
+                return
             answer = await self._answer(request)
             if request.reply:
                 await self._send(request, answer)
@@ -100,30 +104,37 @@ class Replies:
         try:
             return await self._answer_well(request)
         except BadParameter as error:
-            return self._refusal(FAILED, str(error)) | {"data": None}
+            return {"server": self._describe(), "data": None} | _error(FAILED, error)
+        except ActionRefused as error:
+            return {"server": self._describe()} | _error(FAILED, error)
         except ReplyError as error:
-            return self._refusal(error.code, str(error))
-
-    def _refusal(self, code: int, text: str) -> Fields:
-        return {"server": self.server_info(), "error": {"code": code, "description": text}}
+            return {"server": self._describe()} | _error(error.code, error)
 
     async def _answer_well(self, request: ServiceRequest) -> Fields:
         kind = request.kind
+        if kind == "IDZ":
+            server = self._server
+            return {"name": server.name, "host": server.client_host, "id": server.id}
         if kind == "SUBSCRIBERS":
-            return {"": self._count_subscribers(request)}
-        if kind in ("RELOAD", "KICK", "LDM"):
-            self._act(request)
-            return {"server": self.server_info()}
+            return {"": await self._subscribers(request)}
+        if kind == "NSUBS":
+            return {"": await self._account_subscribers(request)}
+        if kind in ACTIONS:
+            await self._act(request)
+            return {"server": self._describe()}
         if kind == "USER.INFO":
             return self._with_data(self._user_info(request))
         if kind.startswith("ACCOUNT."):
             return await self._of_one_account(request, kind.removeprefix("ACCOUNT."))
-        options = self._options(request, kind)
-        if kind == "IDZ":
-            return {name: self.server_info()[name] for name in ("name", "host", "id")}
+        return await self._of_this_server(request)
+
+    async def _of_this_server(self, request: ServiceRequest) -> Fields:
+        """Return the reply about the whole server."""
+        kind = request.kind
+        options = await self._options(request, kind)
         query = query_of(options)
         if kind == "STATSZ":
-            return {"server": self.server_info(), "statsz": await self._answers.statsz(query)}
+            return {"server": self._describe(), "statsz": await self._answers.statsz(query)}
         if kind == "HEALTHZ":
             code, health = self._answers.health(query)
             return self._with_data({"status": health.pop("status"), "status_code": code} | health)
@@ -135,38 +146,36 @@ class Replies:
 
     async def _of_one_account(self, request: ServiceRequest, kind: str) -> Fields:
         """Return the reply about one account."""
-        server, name = self._server, request.about
-        if kind == "INFO":
-            return self._with_data(account_detail(server, name))
-        if kind == "STATZ":
-            return self._with_data(self._account_statz(request))
+        name = request.about
         if kind == "CONNS":
-            return self._connections_event(name)
-        given = query_of(self._options(request, kind))
+            return await self._connections(request)
+        if kind == "INFO":
+            await self._options(request, kind)
+            return self._with_data(account_detail(self._server, name))
+        if kind == "STATZ":
+            return self._with_data(await self._account_statz(request))
+        given = query_of(await self._options(request, kind))
         fixed = {"acc": name} | ({"subs": "true"} if kind == "SUBSZ" else {})
         return self._with_data(await self._of_account[kind](Query({**given.parameters, **fixed})))
 
-    def _account_statz(self, request: ServiceRequest) -> Fields:
-        options = self._options(request, "STATZ")
+    async def _account_statz(self, request: ServiceRequest) -> Fields:
+        options: Any = await self._options(request, "STATZ")
         is_everybody = request.about == "PING" and request.account.is_system
-        names = getattr(options, "accounts") if is_everybody else [request.about]  # noqa: B009  a computed model
-        unused = bool(getattr(options, "include_unused"))  # noqa: B009  a computed model
-        answer = accstatz(self._server, self._answers.clock, names=names, unused=unused)
-        if not answer["account_statz"] and not unused:
+        names = frozenset(options.accounts if is_everybody else [request.about])
+        accounts = shown_accounts(self._server, names, unused=options.include_unused)
+        if not accounts and not options.include_unused:
             raise NotAsked
-        return answer
+        return accstatz(self._server, self._answers.clock, accounts)
 
-    def _connections_event(self, name: str) -> Fields:
-        account = self._server.accounts.get(name)
-        if account is None:
+    async def _connections(self, request: ServiceRequest) -> Fields:
+        """Return the event about an account's connections; raises NotAsked if it has none."""
+        account = self._server.accounts.get(request.about)
+        asked: Any = await self._read("CONNS", request)
+        if asked.acc not in ("", request.about):
             raise NotAsked
-        event = {
-            "type": CONNECTIONS_TYPE,
-            "id": base64.urlsafe_b64encode(os.urandom(EVENT_ID_BYTES)).decode().rstrip("="),
-            "timestamp": timestamp(self._answers.clock.wall_ns()),
-            "server": self.server_info(),
-        }
-        return event | account_stats(account)
+        if account is None or not account.connections:
+            raise NotAsked
+        return connections_event(account, self._describe(), self._answers.clock.wall_ns())
 
     def _user_info(self, request: ServiceRequest) -> Fields:
         """Return the user that sent the request.
@@ -178,46 +187,52 @@ class Replies:
         user = request.origin.authorized_user if isinstance(request.origin, Client) else ""
         return {"user": user, "account": name, "account_name": name}
 
-    def _count_subscribers(self, request: ServiceRequest) -> int:
-        """Return how many subscriptions a message on the subject matches.
-
-        With a queue name in the request, only members of that queue group are counted.
-        """
+    async def _subscribers(self, request: ServiceRequest) -> int:
+        """Return how many subscriptions the subject in the request has; a queue may follow it."""
         subject, _, queue = request.data.decode("utf-8", "replace").strip().partition(" ")
         if not subject:
             return 0
-        if not queue:
-            return sum(request.account.sublist.num_interest(subject))
-        return len(request.account.sublist.match(subject).queues.get(queue, ()))
+        return await self._count(request.account, subject, queue or None)
 
-    def _act(self, request: ServiceRequest) -> None:
-        if request.kind == "RELOAD":
-            raise ReplyError(FAILED, NO_RELOAD)
-        if not request.data.strip():
+    async def _account_subscribers(self, request: ServiceRequest) -> int:
+        """Return how many subscriptions a subject has in an account that has connections."""
+        asked: Any = await self._read("NSUBS", request)
+        account = self._server.accounts.get(asked.acc)
+        if account is None or not account.connections:
             raise NotAsked
-        cid = getattr(self._read(ClientID, request), "cid")  # noqa: B009  a computed model
-        client = self._server.clients.get(cid)
-        if request.kind == "KICK":
-            if client is None:
-                raise ReplyError(FAILED, "no such client or leafnode id")
-            client.close(ClosedReason.KICKED)
-        else:
-            if client is None:
-                raise ReplyError(FAILED, "no such client id")
-            client.announce_lame_duck()
+        return await self._count(account, asked.subject, asked.queue_name())
 
-    def _options(self, request: ServiceRequest, kind: str) -> Model:
+    async def _count(self, account: Account, subject: str, queue: str | None) -> int:
+        return await self._answers.turns.run(count_subscribers(account, subject, queue))
+
+    async def _act(self, request: ServiceRequest) -> None:
+        """Carry out RELOAD, KICK or LDM. Raises ActionRefused."""
+        options: Any = await self._options(request, request.kind)
+        if request.kind == "RELOAD":
+            await service_actions.reload(self._reload)
+        elif not request.data.strip():
+            raise NotAsked
+        elif request.kind == "KICK":
+            service_actions.kick(self._server, options.cid)
+        else:
+            service_actions.move(self._server, options.cid)
+
+    async def _options(self, request: ServiceRequest, kind: str) -> Model:
         """Return the parsed body; raises NotAsked if it selects other servers."""
-        options = self._read(EVENT_OPTIONS[kind], request)
-        if request.account.is_system and not self._is_meant(options):
+        options = await self._read(kind, request)
+        if not self._is_meant(options):
             raise NotAsked
         return options
 
-    def _read(self, model: type[Model], request: ServiceRequest) -> Model:
-        try:
-            return decode(model, request.data, strict=False)
-        except InvalidJson as error:
-            raise ReplyError(BAD_BODY, error) from None
+    async def _read(self, kind: str, request: ServiceRequest) -> Model:
+        """Return the parsed body of a request of that kind; a large one is read in a thread.
+
+        Raises ReplyError.
+        """
+        read = partial(_decode, EVENT_OPTIONS[kind], request.data or b"{}")
+        if len(request.data) <= LARGE_BODY_BYTES:
+            return read()
+        return await asyncio.to_thread(read)
 
     def _is_meant(self, options: Any) -> bool:
         """Return whether the body's filter selects this server."""
@@ -234,25 +249,11 @@ class Replies:
                 return False
         return not options.tags  # this server has no tags
 
-    def server_info(self) -> Fields:
-        """Return the description of this server, with the reply's sequence and time."""
-        server = self._server
-        self._sequence += 1
-        info: Fields = {"name": server.name, "host": server.client_host, "id": server.id}
-        if server.options.jetstream.enabled and server.options.jetstream.domain:
-            info["domain"] = server.options.jetstream.domain
-        is_enabled = server.jetstream is not None
-        return info | {
-            "ver": NATS_VERSION,
-            "feature_flags": FEATURE_FLAGS,
-            "jetstream": is_enabled,
-            "flags": JETSTREAM_FLAG if is_enabled else 0,
-            "seq": self._sequence,
-            "time": timestamp(self._answers.clock.wall_ns()),
-        }
+    def _describe(self) -> Fields:
+        return self._server.describe()
 
     def _with_data(self, data: Fields) -> Fields:
-        return {"server": self.server_info(), "data": data}
+        return {"server": self._describe(), "data": data}
 
     async def _send(self, request: ServiceRequest, answer: Fields) -> None:
         text = await self._text(answer)
@@ -264,6 +265,8 @@ class Replies:
         elif b"gzip" in accepted:
             text = await asyncio.to_thread(gzip.compress, text)
             headers = b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n"
+        elif accepted:
+            headers = b"NATS/1.0\r\nContent-Encoding: identity\r\n\r\n"
         with contextlib.suppress(InvalidSubject):
             request.account.internal_client.publish(request.reply, text, headers=headers)
 
@@ -280,9 +283,24 @@ class Replies:
             parts.append(chunk)
             size += len(chunk)
             if size > REPLY_BYTES_MAX:
-                refusal = self._refusal(FAILED, f"the reply is longer than {REPLY_BYTES_MAX} bytes")
+                refusal = {"server": self._describe()} | _error(
+                    FAILED, f"the reply is longer than {REPLY_BYTES_MAX} bytes"
+                )
                 return b"".join(pieces(refusal, pretty=False))
         return b"".join(parts)
+
+
+def _decode(model: type[Model], body: bytes) -> Model:
+    """Return the body as a model. Raises ReplyError."""
+    try:
+        return decode(model, body, strict=False, is_one_value=True)
+    except InvalidJson as error:
+        raise ReplyError(BAD_BODY, error) from None
+
+
+def _error(code: int, text: object) -> Fields:
+    """Return the member of a reply that says why a request failed."""
+    return {"error": {"code": code, "description": str(text)}}
 
 
 def _profile(name: str) -> Fields:

@@ -8,11 +8,12 @@ Sources: nats-server's `EventFilterOptions` and the options of its monitoring en
 (`ConnzOptions`, `JSzOptions` and others); replies were compared with those of nats-server 2.14.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic import Field, create_model
 
-from natsd.jetstream.models.base import Int, Model, Uint64
+from natsd.jetstream.models.base import Base64, Int, Items, Model, Uint64
 from natsd.monitor.query import Query
 
 _STATES: Final = {1: "closed", 2: "all"}
@@ -37,7 +38,7 @@ class EventFilterOptions(Model):
     cluster: str = ""
     host: str = ""
     exact_match: bool = False
-    tags: list[str] = Field(default_factory=list)
+    tags: Items[str] = Field(default_factory=list)
     domain: str = ""
 
 
@@ -101,7 +102,7 @@ class AccountzOptions(Model):
 class AccountStatzOptions(Model):
     """Options of `STATZ` requests about accounts."""
 
-    accounts: list[str] = Field(default_factory=list)
+    accounts: Items[str] = Field(default_factory=list)
     include_unused: bool = False
 
 
@@ -156,9 +157,27 @@ class ProfilezOptions(Model):
 
 
 class ClientID(Model):
-    """Body of `KICK` and `LDM`: the connection id of the client."""
+    """Options of `KICK` and `LDM`: the connection id of the client."""
 
     cid: Uint64 = 0
+
+
+class ConnectionsRequest(Model):
+    """Body of `CONNS`: the account, which must be that of the subject."""
+
+    acc: str = ""
+
+
+class SubscribersRequest(Model):
+    """Body of `NSUBS`; the name of the queue group is in base64."""
+
+    acc: str = ""
+    subject: str = ""
+    queue: Base64 = b""
+
+    def queue_name(self) -> str | None:
+        """Return the name of the queue group; None: the subscriptions of all groups count."""
+        return self.queue.decode("utf-8", "replace") if self.queue else None
 
 
 def with_filter(options: type[Model] | None, name: str) -> type[Model]:
@@ -178,11 +197,11 @@ def query_of(options: Model) -> Query:
     if parameters.pop("subscriptions_detail", None):
         parameters["subs"] = "detail"
     if "state" in parameters:
-        parameters["state"] = _STATES.get(int(parameters["state"]), "open")
+        parameters["state"] = _STATES.get(int(parameters["state"]), parameters["state"])
     return Query(parameters)
 
 
-EVENT_OPTIONS: Final = {
+EVENT_OPTIONS: Final[Mapping[str, type[Model]]] = {
     "IDZ": with_filter(None, "IdzEventOptions"),
     "STATSZ": with_filter(None, "StatszEventOptions"),
     "VARZ": with_filter(None, "VarzEventOptions"),
@@ -199,5 +218,11 @@ EVENT_OPTIONS: Final = {
     "EXPVARZ": with_filter(None, "ExpvarzEventOptions"),
     "IPQUEUESZ": with_filter(IpqueueszOptions, "IpqueueszEventOptions"),
     "RAFTZ": with_filter(RaftzOptions, "RaftzEventOptions"),
+    "INFO": with_filter(None, "AccInfoEventOptions"),
+    "RELOAD": EventFilterOptions,
+    "KICK": with_filter(ClientID, "KickClientReq"),
+    "LDM": with_filter(ClientID, "LDMClientReq"),
+    "CONNS": ConnectionsRequest,
+    "NSUBS": SubscribersRequest,
 }
 """The model of the body for each kind of request."""

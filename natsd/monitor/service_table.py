@@ -1,8 +1,10 @@
-"""The tables of the subjects on which monitoring is served over NATS, and a received request.
+"""The tables of the subjects on which the server answers over NATS, and a received request.
 
-Source: nats-server's `Server.initEventTracking`.
+Source: nats-server's `Server.initEventTracking`, `registerSystemImports` and
+`addSystemAccountExports`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +20,15 @@ ACTIONS: Final = ("RELOAD", "KICK", "LDM")
 """Actions served on `$SYS.REQ.SERVER.<id>.<action>`."""
 ACCOUNT_KINDS: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
 """Requests served on `$SYS.REQ.ACCOUNT.<account>.<kind>`."""
+OTHERS: Final = (
+    ("$SYS.REQ.SERVER.PING", "STATSZ"),
+    ("$SYS.REQ.USER.INFO", "USER.INFO"),
+    ("$SYS.REQ.ACCOUNT.NSUBS", "NSUBS"),
+    ("$SYS.DEBUG.SUBSCRIBERS", "SUBSCRIBERS"),
+)
+"""Further subjects of the system account, and the kind of their requests."""
+WITHOUT_REPLY: Final = (*ACTIONS, "STATSZ")
+"""Requests that have an effect even if they name no reply subject."""
 
 # Subject in the account, its subject in the system account, whether the requestor's identity is
 # shared.
@@ -46,3 +57,26 @@ class ServiceRequest:
     headers: bytes
     data: bytes
     origin: Session | None
+
+
+def system_subjects(server_id: str) -> Iterator[tuple[str, str]]:
+    """Yield the subjects that are served in the system account, and the kinds of their requests."""
+    prefix = "$SYS.REQ.SERVER"
+    for kind in SERVER_KINDS:
+        yield f"{prefix}.PING.{kind}", kind
+        yield f"{prefix}.{server_id}.{kind}", kind
+    for action in ACTIONS:
+        yield f"{prefix}.{server_id}.{action}", action
+    for kind in ACCOUNT_KINDS:
+        yield f"$SYS.REQ.ACCOUNT.*.{kind}", f"ACCOUNT.{kind}"
+    yield from OTHERS
+
+
+def account_subjects() -> Iterator[tuple[str, str]]:
+    """Yield the subjects that are served in every other account, and the kinds of their requests.
+
+    Their answers are about that account only.
+    """
+    for subject, imported, _ in IMPORTS:
+        kind = imported.rpartition(".")[2]
+        yield subject, "USER.INFO" if kind == "INFO" else f"ACCOUNT.{kind}"

@@ -5,6 +5,8 @@
 
 - The served subjects are those of the tables in service_table.py. A request on any other subject is
   answered "no responders" at once.
+- Accounts that are added or removed while the server runs gain and lose their services with that.
+- A server without a system account serves nothing.
 - One request is answered at a time, and at most `WAITING_MAX` wait; a further one is not answered.
 - The modules that answer are imported with the first request, so that they do not slow the start.
 
@@ -15,6 +17,7 @@ import asyncio
 import importlib
 import logging
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,11 +25,10 @@ from natsd.accounts import Account
 from natsd.core.network import Session
 from natsd.core.routing import Subscription
 from natsd.monitor.service_table import (
-    ACCOUNT_KINDS,
-    ACTIONS,
-    IMPORTS,
-    SERVER_KINDS,
+    WITHOUT_REPLY,
     ServiceRequest,
+    account_subjects,
+    system_subjects,
 )
 
 if TYPE_CHECKING:
@@ -37,43 +39,42 @@ _logger = logging.getLogger("natsd.monitor")
 
 WAITING_MAX: Final = 256
 
+Reload = Callable[[], object]
+"""Reloads the configuration file, at once or as an awaitable; an exception says why not."""
+
 
 class Services:
-    """The monitoring services of one server, from `start` to `close`."""
+    """The services of one server, from `start` to `close`."""
 
-    def __init__(self, server: "ObservedServer") -> None:
+    def __init__(self, server: "ObservedServer", reload: Reload | None = None) -> None:
+        """Serve nothing yet; `reload` None: the server has no configuration file."""
         self._server = server
-        self._subscriptions: list[tuple[Account, Subscription]] = []
+        self._reload = reload
+        self._subscriptions: dict[Account, list[Subscription]] = {}
         self._waiting: deque[ServiceRequest] = deque()
         self._working: asyncio.Task[None] | None = None
         self._replies: Replies | None = None
 
     def start(self) -> None:
-        """Subscribe to the requests and answer them."""
+        """Subscribe to the requests and answer them, if the server has a system account."""
         accounts = self._server.accounts
+        if not accounts.has_system:
+            return
         system = accounts.system
-        prefix = "$SYS.REQ.SERVER"
-        self._serve(system, f"{prefix}.PING", "STATSZ")
-        for kind in SERVER_KINDS:
-            self._serve(system, f"{prefix}.PING.{kind}", kind)
-            self._serve(system, f"{prefix}.{self._server.id}.{kind}", kind)
-        for action in ACTIONS:
-            self._serve(system, f"{prefix}.{self._server.id}.{action}", action)
-        for kind in ACCOUNT_KINDS:
-            self._serve(system, f"$SYS.REQ.ACCOUNT.*.{kind}", f"ACCOUNT.{kind}")
-        self._serve(system, "$SYS.REQ.USER.INFO", "USER.INFO")
-        self._serve(system, "$SYS.DEBUG.SUBSCRIBERS", "SUBSCRIBERS")
+        for subject, kind in system_subjects(self._server.id):
+            self._serve(system, subject, kind)
         for account in accounts.values():
             if account is not system:
-                self._serve_imports(account)
-        accounts.on_added(self._serve_imports)
+                self._serve_account(account)
+        accounts.on_added(self._serve_account)
+        accounts.on_removed(self._forget_account)
 
     async def close(self) -> None:
         """Unsubscribe, and drop the requests that wait."""
-        self._server.accounts.no_longer(self._serve_imports)
-        for account, subscription in self._subscriptions:
-            account.internal_client.unsubscribe(subscription)
-        self._subscriptions.clear()
+        self._server.accounts.no_longer(self._serve_account)
+        self._server.accounts.no_longer_removed(self._forget_account)
+        for account in tuple(self._subscriptions):
+            self._forget_account(account)
         self._waiting.clear()
         if self._working is not None:
             self._working.cancel()
@@ -81,16 +82,20 @@ class Services:
             self._working = None
         self._replies = None
 
-    def _serve_imports(self, account: Account) -> None:
+    def _serve_account(self, account: Account) -> None:
         """Serve the requests that an account may send about itself."""
-        for subject, imported, _ in IMPORTS:
-            kind = imported.rpartition(".")[2]
-            kind = "USER.INFO" if kind == "INFO" else f"ACCOUNT.{kind}"
+        for subject, kind in account_subjects():
             self._serve(account, subject, kind, about=account.name)
+
+    def _forget_account(self, account: Account) -> None:
+        """End the services of an account."""
+        for subscription in self._subscriptions.pop(account, ()):
+            account.internal_client.unsubscribe(subscription)
 
     def _serve(self, account: Account, subject: str, kind: str, *, about: str = "") -> None:
         receive = partial(self._receive, account, kind, about)
-        self._subscriptions.append((account, account.internal_client.serve(subject, receive)))
+        served = account.internal_client.serve(subject, receive)
+        self._subscriptions.setdefault(account, []).append(served)
 
     def _receive(
         self,
@@ -105,9 +110,9 @@ class Services:
     ) -> None:
         """Queue a request; it is dropped if too many wait.
 
-        A request without a reply subject is dropped too, unless it is an action.
+        A request without a reply subject is dropped too, unless it has an effect.
         """
-        if reply is None and kind not in ACTIONS:
+        if reply is None and kind not in WITHOUT_REPLY:
             return
         if len(self._waiting) >= WAITING_MAX:
             _logger.debug("System services: %s is not answered, too many requests wait", subject)
@@ -138,5 +143,5 @@ class Services:
             await asyncio.to_thread(importlib.import_module, "natsd.monitor.service_replies")
             from natsd.monitor.service_replies import Replies
 
-            self._replies = Replies(self._server)
+            self._replies = Replies(self._server, self._reload)
         return self._replies

@@ -39,6 +39,7 @@ from natsd.config.resources import descriptors_for_clients, pending_bytes_max
 from natsd.config.trace_options import MsgTraceOptions
 from natsd.core.network import Reactor, Settings, TrafficStats, has_poller
 from natsd.core.reasons import ClosedReason, ErrorText
+from natsd.monitor.events import SystemEvents
 from natsd.monitor.services import Services
 from natsd.server.banner import log_stopped, log_stopping
 from natsd.server.identity import new_server_id
@@ -48,7 +49,6 @@ from natsd.server.limits import set_limits, sweep_seconds
 from natsd.server.login import make_authenticator
 from natsd.server.server_files import ServerFiles
 from natsd.server.threaded import OwnThread
-from natsd.version import NATS_VERSION
 
 if TYPE_CHECKING:
     from natsd.accounts.account_links import AccountLinks
@@ -113,6 +113,7 @@ class Server:
         self.config: LoadedConfig | None = None
         self._jetstream = JetStreamPart(self.options, self.name, self.id)
         self._services = Services(self)
+        self._events = SystemEvents(self)
         self._begin_afresh()
 
     def _begin_afresh(self) -> None:
@@ -266,6 +267,7 @@ class Server:
     def _serve_clients(self, listener: socket.socket) -> None:
         """Begin to accept clients and to answer monitoring requests over NATS."""
         self._services.start()
+        self._events.start()
         loop = asyncio.get_running_loop()
         self.client_port = bound_port(listener)
         self._info = self._info_line()
@@ -288,6 +290,7 @@ class Server:
         if self._is_serving:
             self._is_serving = False
             log_stopping()
+            self._events.close()
             self._stop_listening()
             if self._lame_duck is not None and self._lame_duck is not asyncio.current_task():
                 self._lame_duck.cancel()
@@ -341,6 +344,7 @@ class Server:
         """
         if self.is_ready:
             logger.info("Entering lame duck mode, stop accepting new clients")
+            self._events.lame_duck_began()
             self._stop_listening()
             self._lame_duck = asyncio.create_task(self._move_clients(), name="natsd-lame-duck")
 
@@ -464,31 +468,45 @@ class Server:
         """Return the INFO line that tells a client to connect to another server."""
         return self._info.render_lame_duck(cid, ip)
 
+    def client_connected(self, client: Client, left: Account | None) -> None:
+        """Announce a client that was accepted; `left` is the account that it was in before."""
+        self._events.client_connected(client, left)
+
+    def client_refused(self, client: Client) -> None:
+        """Announce a client whose login was refused."""
+        self._events.client_refused(client)
+
     def client_closed(self, client: Client) -> None:
-        """Remember a client that is being torn down, for monitoring."""
+        """Announce a client that is being torn down, and remember it for monitoring."""
         from natsd.clients.closed import ClosedClient
 
+        self._events.client_closed(client)
         self.closed_clients.append(ClosedClient.of(client))
 
     def now_ns(self) -> int:
         """Return the wall clock in Unix nanoseconds."""
         return time.time_ns()
 
-    def describe(self) -> dict[str, object]:
-        """Return the server's fields in a message that it publishes about itself.
+    def send_statsz(self) -> None:
+        """Publish the load of the server, if somebody in the system account listens."""
+        self._events.send_statsz()
+
+    def describe(self) -> dict[str, Any]:
+        """Return the server's members in a message that it publishes about itself.
 
         They include a sequence number, which each call increments, and the current time.
         """
-        from natsd.core.wall_time import timestamp
+        from natsd.server.description import describe
 
         self._last_event += 1
-        fields: dict[str, object] = {"name": self.name, "host": self.options.host, "id": self.id}
-        if self.options.jetstream.enabled and self.options.jetstream.domain:
-            fields["domain"] = self.options.jetstream.domain
-        fields["ver"] = NATS_VERSION
-        if self.options.jetstream.enabled:
-            fields["jetstream"] = True
-        return fields | {"seq": self._last_event, "time": timestamp(self.now_ns())}
+        return describe(
+            self.options,
+            self.id,
+            self.name,
+            self._last_event,
+            self.now_ns(),
+            has_jetstream=self.jetstream is not None,
+        )
 
     # ---- connections
 

@@ -447,8 +447,8 @@ async def test_two_accounts_are_strangers(server: Server, connect: Connect) -> N
     here, there = server.accounts["$G"], server.accounts["$SYS"]
     heard_here, heard_there = Log(), Log()
     here.internal_client.subscribe(">", heard_here)
-    there.internal_client.subscribe(">", heard_there)
     client = await connect()
+    there.internal_client.subscribe(">", heard_there)
     await client.publish("foo", b"from a client")
     await processed(client)
     here.internal_client.publish("foo", b"from here")

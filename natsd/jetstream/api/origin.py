@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from natsd.clients.client import Client
+from natsd.clients.client_info import client_info as client_members
 from natsd.core.network import Session
 from natsd.jetstream.headers import CLIENT_INFO, header_value
-from natsd.jetstream.models.times import format_time
 
-CLIENT_TYPE: Final = "nats"
 _MEMBERS: Final = (
     *("start", "host", "id", "acc", "svc", "user", "name", "lang", "ver", "rtt", "server"),
     *("kind", "jwt", "issuer_key", "name_tag", "tags", "client_type", "nonce"),
@@ -42,21 +41,7 @@ def client_info(
         return {"acc": account}
     if origin.account is not None and origin.account.name != account:
         return _importing_client(origin.account.name, account, server, headers)
-    told = {
-        "start": format_time(origin.start_ns + wall_minus_monotonic_ns),
-        "host": origin.ip,
-        "id": origin.cid,
-        "acc": account,
-        "user": origin.authorized_user,
-        "name": origin.name,
-        "lang": origin.lang,
-        "ver": origin.version,
-        "rtt": origin.rtt_ns,
-        "server": server,
-        "kind": origin.kind,
-        "client_type": CLIENT_TYPE,
-    }
-    return {name: value for name, value in told.items() if value}
+    return client_members(origin, account, wall_minus_monotonic_ns, server=server)
 
 
 def _importing_client(

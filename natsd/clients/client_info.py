@@ -1,0 +1,56 @@
+"""A client as events, advisories and services describe it.
+
+Source: nats-server's `ClientInfo` (server/events.go): the members are in its order, and members
+without a value are left out.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from natsd.core.wall_time import timestamp
+
+if TYPE_CHECKING:
+    from natsd.clients.client import Client
+
+CLIENT_TYPE: Final = "nats"
+MICROSECOND_NS: Final = 1_000
+MILLISECOND_NS: Final = 1_000_000
+
+
+def client_info(
+    client: "Client",
+    account: str,
+    wall_minus_monotonic_ns: int,
+    *,
+    server: str = "",
+    stop_ns: int = 0,
+    name_tag: str = "",
+) -> dict[str, object]:
+    """Return the members that describe a client.
+
+    `account` is the account that is shown, `server` the name of the client's server, `stop_ns` the
+    Unix time of its end, `name_tag` the name of its account or user; empty or 0: not shown.
+    """
+    told: dict[str, object] = {
+        "start": timestamp(client.start_ns + wall_minus_monotonic_ns),
+        "host": client.ip,
+        "id": client.cid,
+        "acc": account,
+        "user": client.authorized_user,
+        "name": client.name,
+        "lang": client.lang,
+        "ver": client.version,
+        "rtt": shown_rtt_ns(client.rtt_ns),
+        "server": server,
+        "stop": timestamp(stop_ns) if stop_ns else "",
+        "name_tag": name_tag,
+        "kind": client.kind,
+        "client_type": CLIENT_TYPE,
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def shown_rtt_ns(rtt_ns: int) -> int:
+    """Return a round trip time; between 1 µs and 1 ms its nanoseconds are cut off."""
+    if MICROSECOND_NS < rtt_ns < MILLISECOND_NS:
+        return rtt_ns - rtt_ns % MICROSECOND_NS
+    return rtt_ns
