@@ -4,7 +4,9 @@ The server's own parts use the account through an internal client, and through t
 that, which compiled code calls directly.
 """
 
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts.internal_client import InternalClient
@@ -13,11 +15,30 @@ from natsd.core.network import AccountPublisher, Reactor, TrafficStats
 from natsd.core.routing import SubjectMappings, SubList
 
 if TYPE_CHECKING:
-    from natsd.config.account_options import AccountLimits
+    from natsd.config.account_options import AccountLimits, AccountOptions
     from natsd.core.imports import AccountEntry
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountDescription:
+    """An account as it was last configured, for monitoring."""
+
+    name: str
+    updated_ns: int
+    """Unix time of its last change."""
+    options: "AccountOptions | None" = None
+    """None: it has the default settings."""
+    jwt: str = ""
+    """Empty: the account comes from the settings."""
+    name_in_jwt: str = ""
+
+    @property
+    def name_tag(self) -> str:
+        """The name that people gave the account; in operator mode `name` is a public key."""
+        return self.name_in_jwt or self.name
 
 
 class Account:
@@ -26,6 +47,7 @@ class Account:
     __slots__ = (
         "connections",
         "counters",
+        "description",
         "entry",
         "internal_client",
         "is_system",
@@ -64,6 +86,7 @@ class Account:
         self.mapping_options: Mapping[str, object] = {}  # what `mappings` was made from
         self.mappings: SubjectMappings | None = None  # None: there are none
         self.entry: AccountEntry | None = None  # None: no service is imported here, or exported
+        self.description = AccountDescription(name=name, updated_ns=time.time_ns())
         self.publisher = AccountPublisher(reactor, self.sublist, self)
         self.internal_client = InternalClient(reactor, self.sublist, self.publisher)
 
@@ -72,6 +95,23 @@ class Account:
         if self.limits is None or self.limits.max_connections < 0:
             return False
         return self.connections - (current is self) >= self.limits.max_connections
+
+    def describe(
+        self, options: "AccountOptions | None", jwt: str = "", name_in_jwt: str = ""
+    ) -> None:
+        """Remember the settings that the account has now, for monitoring."""
+        self.description = AccountDescription(
+            name=self.name,
+            updated_ns=time.time_ns(),
+            options=options,
+            jwt=jwt,
+            name_in_jwt=name_in_jwt,
+        )
+
+    @property
+    def name_tag(self) -> str:
+        """The name that people gave the account; in operator mode `name` is a public key."""
+        return self.description.name_tag
 
     def close(self) -> None:
         """Remove the subscriptions of the internal client, and give up pending replies."""

@@ -30,6 +30,7 @@ def client_info(
     `account` is the account that is shown, `server` the name of the client's server, `stop_ns` the
     Unix time of its end, `name_tag` the name of its account or user; empty or 0: not shown.
     """
+    facts = None if client.verdict is None else client.verdict.jwt
     told: dict[str, object] = {
         "start": timestamp(client.start_ns + wall_minus_monotonic_ns),
         "host": client.ip,
@@ -42,7 +43,10 @@ def client_info(
         "rtt": shown_rtt_ns(client.rtt_ns),
         "server": server,
         "stop": timestamp(stop_ns) if stop_ns else "",
+        "jwt": "" if facts is None else facts.jwt,
+        "issuer_key": "" if facts is None else facts.issuer_key,
         "name_tag": name_tag,
+        "tags": () if facts is None else facts.tags,
         "kind": client.kind,
         "client_type": CLIENT_TYPE,
     }

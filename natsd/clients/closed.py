@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from natsd.auth import Verdict
 from natsd.clients.client import Client
 from natsd.clients.subscription_info import SubscriptionInfo
 
@@ -37,6 +38,7 @@ class ClosedClient:
     version: str
     authorized_user: str
     account_name: str
+    verdict: Verdict | None
     kept_subscriptions: tuple[SubscriptionInfo, ...]
 
     @classmethod
@@ -67,6 +69,7 @@ class ClosedClient:
             version=client.version,
             authorized_user=client.authorized_user,
             account_name=client.account.name,
+            verdict=client.verdict,
             kept_subscriptions=tuple(client.subscriptions()) if few else (),
         )
 

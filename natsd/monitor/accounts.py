@@ -1,20 +1,24 @@
 """`/accountz` and `/accstatz`: the accounts, their imports and exports, and their traffic.
 
-So far the only services that accounts share are those that the system account offers to all of
-them: those in the tables of `natsd.monitor.service_table`.
+Beside what the settings say, every account imports the services of the system account that the
+tables of `natsd.monitor.service_table` name.
 
 Sources: nats-server's `Accountz`, `AccountInfo` and `AccountStat`: field names and their order.
 """
 
+import time
 from collections.abc import Set
 from typing import Any, Final
 
-from natsd.accounts import Account
+from natsd.accounts.account import Account, AccountDescription
+from natsd.core.wall_time import SECOND_NS
+from natsd.monitor.account_shares import revoked, service_import_row, shares
 from natsd.monitor.clock import Clock
+from natsd.monitor.jwt_facts import claims_of, nats_claims_of
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter
 from natsd.monitor.service_table import EXPORTS, IMPORTS
-from natsd.monitor.values import datetime_ns, number, timestamp
+from natsd.monitor.values import number, timestamp
 
 JETSTREAM_API: Final = "$JS.API.>"
 
@@ -40,27 +44,47 @@ def account_detail(server: ObservedServer, name: str) -> dict[str, Any]:
     if account is None:
         raise BadParameter(f"Account {name} does not exist")
     is_system = account.is_system
+    description = account.description
     uses_jetstream = server.jetstream is not None and name in server.jetstream.accounts
+    claims = claims_of(description.jwt)
+    expires = claims.get("exp")
     detail = {
         "account_name": name,
-        "update_time": timestamp(datetime_ns(server.start_time)),
+        "update_time": timestamp(description.updated_ns),
         **({"is_system": True} if is_system else {}),
-        "expired": False,
+        "expired": isinstance(expires, int) and 0 < expires * SECOND_NS <= time.time_ns(),
         "complete": True,
         "jetstream_enabled": uses_jetstream,
         "leafnode_connections": 0,
         "client_connections": account.connections,
         "subscriptions": account.sublist.count,
     }
+    shared = shares(description.options, server.accounts)
     if is_system:
-        detail["exports"] = _exports(has_jetstream=server.jetstream is not None)
-    system = server.accounts.system.name
-    detail["imports"] = _imports(name, system, uses_jetstream=uses_jetstream)
+        shared["exports"] += _exports(has_jetstream=server.jetstream is not None)
+    if server.accounts.has_system:
+        system = server.accounts.system.name
+        shared["imports"] += _imports(name, system, uses_jetstream=uses_jetstream)
+    detail |= {name: rows for name, rows in shared.items() if rows}
+    detail |= _of_jwt(description, claims)
     stats = account.sublist.stats().to_json()
-    return detail | {
-        "name_tag": name,
-        "sublist_stats": {field: number(value) for field, value in stats.items()},
+    return detail | {"sublist_stats": {field: number(value) for field, value in stats.items()}}
+
+
+def _of_jwt(description: AccountDescription, claims: dict[str, Any]) -> dict[str, Any]:
+    """Return the members that describe the account's JWT; without one, the name tag alone."""
+    if not claims:
+        return {"name_tag": description.name_tag}
+    nats = nats_claims_of(claims)
+    told = {
+        "jwt": description.jwt,
+        "issuer_key": claims.get("iss"),
+        "name_tag": description.name_tag,
+        "tags": nats.get("tags"),
+        "decoded_jwt": claims,
+        "revoked_user": revoked(nats.get("revocations") or {}),
     }
+    return {name: value for name, value in told.items() if value}
 
 
 def _exports(*, has_jetstream: bool) -> list[dict[str, str]]:
@@ -80,17 +104,7 @@ def _imports(name: str, system: str, *, uses_jetstream: bool) -> list[dict[str, 
     if uses_jetstream:
         rows.append((JETSTREAM_API, JETSTREAM_API, True))
     return [
-        {
-            "subject": subject,
-            "account": system,
-            "to": local,
-            "local_subject": local,
-            "type": "service",
-            "invalid": False,
-            "share": share,
-            "tracking": False,
-        }
-        for local, subject, share in rows
+        service_import_row(subject, system, local, share=share) for local, subject, share in rows
     ]
 
 
@@ -119,7 +133,7 @@ def account_stats(account: Account) -> dict[str, Any]:
     counters = account.counters
     return {
         "acc": account.name,
-        "name": account.name,
+        "name": account.name_tag,
         "conns": account.connections,
         "leafnodes": 0,
         "total_conns": account.connections,

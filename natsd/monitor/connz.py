@@ -15,11 +15,13 @@ from itertools import chain, islice
 from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal
 
+from natsd.accounts import AccountDirectory
 from natsd.clients import Client
 from natsd.clients.closed import ClosedClient
 from natsd.core.routing import collide
 from natsd.core.steps import Steps
 from natsd.monitor.clock import Clock
+from natsd.monitor.jwt_facts import without_bearer
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.turns import Turns
@@ -133,9 +135,8 @@ async def connz(
     count = min(options.limit, len(chosen) - start)
     ordered = await turns.run(_ordered(chosen, options, now_ns))
     page = await turns.run(_behind(ordered, start))
-    default = server.accounts.default.name
     rows = (
-        _row(connection, options, _login(connection, options, default), clock, now_ns)
+        _row(connection, options, server.accounts, clock, now_ns)
         for connection in islice(page, count)
     )
     return _answer(server.id, now_wall_ns, count, total, options, rows)
@@ -236,7 +237,7 @@ def _behind(
 def _row(
     connection: Client | ClosedClient,
     options: ConnzParameters,
-    login: dict[str, Any],
+    accounts: AccountDirectory,
     clock: Clock,
     now_ns: int,
 ) -> dict[str, Any]:
@@ -270,7 +271,10 @@ def _row(
     for name in ("name", "lang", "version"):
         if value := getattr(connection, name):
             row[name] = value
-    return row | login | _interest(connection, options)
+    interest = _interest(connection, options)
+    if not options.auth:
+        return row | interest
+    return row | _login(connection, accounts) | interest | _identity(connection, accounts)
 
 
 def _until_ns(connection: Client | ClosedClient, now_ns: int) -> int:
@@ -281,19 +285,34 @@ def _lived_ns(connection: Client | ClosedClient, now_ns: int) -> int:
     return _until_ns(connection, now_ns) - connection.start_ns
 
 
-def _login(
-    connection: Client | ClosedClient, options: ConnzParameters, default_account: str
-) -> dict[str, Any]:
-    """Return user and account, which only `auth` shows; the default account is not named."""
-    if not options.auth:
-        return {}
+def _login(connection: Client | ClosedClient, accounts: AccountDirectory) -> dict[str, Any]:
+    """Return user and account; the default account is not named."""
     login = {}
     if connection.authorized_user:
         login["authorized_user"] = connection.authorized_user
+    if connection.account_name != accounts.default.name:
+        login["account"] = connection.account_name
+    return login
+
+
+def _identity(connection: Client | ClosedClient, accounts: AccountDirectory) -> dict[str, Any]:
+    """Return what the JWT of the user says, and the name tag of the account."""
     name = connection.account_name
-    if name != default_account:
-        login["account"] = name
-    return login | {"name_tag": name}
+    account = accounts.get(name)
+    is_shown = account is not None and (
+        not isinstance(connection, ClosedClient) or account is not accounts.default
+    )
+    name_tag = account.name_tag if is_shown and account is not None else ""
+    facts = None if connection.verdict is None else connection.verdict.jwt
+    if facts is None:
+        return {"name_tag": name_tag} if name_tag else {}
+    told = {
+        "jwt": without_bearer(facts.jwt),
+        "issuer_key": facts.issuer_key,
+        "name_tag": name_tag,
+        "tags": facts.tags,
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def _interest(connection: Client | ClosedClient, options: ConnzParameters) -> dict[str, Any]:

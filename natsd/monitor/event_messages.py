@@ -50,7 +50,7 @@ class EventMessages:
             client,
             client.account_name,
             self._clock.wall_minus_monotonic_ns,
-            name_tag=client.account_name,
+            name_tag=_name_tag(client),
         )
         info.pop("rtt", None)
         self._publish(subject, event | {"client": info})
@@ -66,7 +66,7 @@ class EventMessages:
             client.account_name,
             self._clock.wall_minus_monotonic_ns,
             stop_ns=now_ns,
-            name_tag=client.account_name,
+            name_tag=_name_tag(client),
         )
         event = self._typed("client_disconnect", now_ns) | {
             "client": info,
@@ -101,6 +101,10 @@ class EventMessages:
     def _publish(self, subject: str, event: Fields, account: "Account | None" = None) -> None:
         account = account or self._server.accounts.system
         account.internal_client.publish(subject, html_safe(msgspec.json.encode(event)))
+
+
+def _name_tag(client: "Client") -> str:
+    return "" if client.account is None else client.account.name_tag
 
 
 def event_head(kind: str, now_ns: int) -> Fields:

@@ -39,6 +39,14 @@ class ObservedServer(Protocol):
         """The time of the server's start."""
 
     @property
+    def config_load_time(self) -> datetime:
+        """The time at which the settings were loaded last."""
+
+    @property
+    def config_digest(self) -> str:
+        """The digest of the configuration file; empty: there is none."""
+
+    @property
     def client_host(self) -> str:
         """The address that clients connect to."""
 

@@ -38,6 +38,7 @@ from natsd.monitor.service_actions import ActionRefused
 from natsd.monitor.service_requests import EVENT_OPTIONS, query_of
 from natsd.monitor.service_table import ACTIONS, ServiceRequest
 from natsd.monitor.subscriber_count import count_subscribers
+from natsd.monitor.user_info import user_facts
 
 REPLY_BYTES_MAX: Final = 32 << 20
 LARGE_BODY_BYTES: Final = 8 << 10
@@ -178,14 +179,16 @@ class Replies:
         return connections_event(account, self._describe(), self._answers.clock.wall_ns())
 
     def _user_info(self, request: ServiceRequest) -> Fields:
-        """Return the user that sent the request.
-
-        natsd restricts no user's permissions, and no login expires, so the reply does not name
-        either.
-        """
-        name = request.account.name
-        user = request.origin.authorized_user if isinstance(request.origin, Client) else ""
-        return {"user": user, "account": name, "account_name": name}
+        """Return who sent the request, and what that user may do."""
+        account, client = request.account, request.origin
+        if not isinstance(client, Client):
+            return {"user": "", "account": account.name, "account_name": account.name_tag}
+        info = {
+            "user": client.authorized_user,
+            "account": account.name,
+            "account_name": account.name_tag,
+        }
+        return info | user_facts(client.verdict, self._answers.clock.wall_ns())
 
     async def _subscribers(self, request: ServiceRequest) -> int:
         """Return how many subscriptions the subject in the request has; a queue may follow it."""
@@ -247,7 +250,7 @@ class Replies:
             exact = options.exact_match or name == "domain"
             if wanted and not (wanted == own if exact else wanted in own):
                 return False
-        return not options.tags  # this server has no tags
+        return set(options.tags) <= set(self._server.options.server_tags)
 
     def _describe(self) -> Fields:
         return self._server.describe()

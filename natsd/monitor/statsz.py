@@ -8,7 +8,7 @@ from typing import Any
 from natsd.monitor import jetstream
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.process_usage import cores, resident_bytes
-from natsd.monitor.values import datetime_ns, number, timestamp
+from natsd.monitor.values import by_kind, datetime_ns, number, timestamp
 
 PRIVATE = ("store_dir",)
 """JetStream settings that are not shown to other servers."""
@@ -34,8 +34,11 @@ def statsz(server: ObservedServer, *, processor_percent: float) -> dict[str, Any
         "received_from_clients": received,
         "slow_consumers": counters.slow_consumers,
     }
+    if counters.slow_consumers:
+        stats["slow_consumer_stats"] = by_kind(counters.slow_consumers)
     if counters.stale_connections:
         stats["stale_connections"] = counters.stale_connections
+        stats["stale_connection_stats"] = by_kind(counters.stale_connections)
     if counters.stalled_clients:
         stats["stalled_clients"] = counters.stalled_clients
     stats["active_servers"] = 1

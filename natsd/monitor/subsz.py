@@ -104,4 +104,4 @@ def _row(account: Account, subscription: Subscription) -> dict[str, Any]:
         subscription.max_delivered,
         cid,
     )
-    return {"account": account.name, "account_tag": account.name} | row
+    return {"account": account.name, "account_tag": account.name_tag} | row

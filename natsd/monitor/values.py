@@ -37,3 +37,8 @@ def round_trip(rtt_ns: int) -> str:
 def number(value: float) -> float:
     """Return a float as Go writes it: `2`, not `2.0`."""
     return int(value) if value == int(value) else value
+
+
+def by_kind(clients: int) -> dict[str, int]:
+    """Return a number of clients beside those of other kinds of connections, which are 0."""
+    return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from natsd.monitor.clock import Clock
 from natsd.monitor.jetstream import nanoseconds, varz_jetstream
+from natsd.monitor.jwt_facts import claims_of
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.process_usage import cores, resident_bytes
-from natsd.monitor.values import datetime_ns, number, timestamp, uptime
+from natsd.monitor.values import by_kind, datetime_ns, number, timestamp, uptime
 from natsd.version import FEATURE_FLAGS, NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION, VERSION
 
 TLS_TIMEOUT_S: Final = 2
-"""nats-server's default, in seconds."""
+"""nats-server's default, in seconds, for a server without TLS."""
 
 
 def varz(
@@ -51,11 +52,18 @@ def _identity(server: ObservedServer) -> dict[str, Any]:
         "host": server.client_host,
         "port": server.client_port,
     }
-    return identity | ({"auth_required": True} if server.options.auth_required else {})
+    tls = server.options.tls
+    flags = {
+        "auth_required": server.options.auth_required,
+        "tls_required": tls is not None and not server.options.allow_non_tls,
+        "tls_verify": tls is not None and (tls.verify or tls.verify_and_map),
+    }
+    return identity | {name: True for name, value in flags.items() if value}
 
 
 def _settings(server: ObservedServer, http_port: int) -> dict[str, Any]:
     options = server.options
+    tls = options.tls
     settings: dict[str, Any] = {"max_connections": options.max_connections}
     if options.max_subscriptions:
         settings["max_subscriptions"] = options.max_subscriptions
@@ -76,7 +84,7 @@ def _settings(server: ObservedServer, http_port: int) -> dict[str, Any]:
         "mqtt": {},
         "websocket": {},
         "jetstream": varz_jetstream(server.jetstream),
-        "tls_timeout": TLS_TIMEOUT_S,
+        "tls_timeout": TLS_TIMEOUT_S if tls is None else number(tls.timeout.total_seconds()),
         "write_deadline": nanoseconds(options.write_deadline),
     }
 
@@ -123,18 +131,22 @@ def _traffic(server: ObservedServer) -> dict[str, Any]:
 
 
 def _rest(server: ObservedServer, requests: Mapping[str, int]) -> dict[str, Any]:
-    counters = server.counters
-    return {
+    counters, options = server.counters, server.options
+    operators = options.operators
+    told: dict[str, Any] = {
         "http_req_stats": dict(sorted(requests.items())),
-        "config_load_time": timestamp(datetime_ns(server.start_time)),
-        "config_digest": server.config.digest if server.config else "",
-        "feature_flags": FEATURE_FLAGS,
-        "system_account": server.accounts.system.name,
-        "slow_consumer_stats": _by_kind(counters.slow_consumers),
-        "stale_connection_stats": _by_kind(counters.stale_connections),
+        "config_load_time": timestamp(datetime_ns(server.config_load_time)),
+        "config_digest": server.config_digest,
+        "tags": options.server_tags or None,
+        "metadata": dict(sorted(options.server_metadata.items())) or None,
+        "feature_flags": FEATURE_FLAGS | dict(options.feature_flags),
+        "trusted_operators_jwt": operators or None,
+        "trusted_operators_claim": [claims_of(each) for each in operators] or None,
+        "system_account": server.accounts.system.name if server.accounts.has_system else None,
+        "slow_consumer_stats": by_kind(counters.slow_consumers),
+        "stale_connection_stats": by_kind(counters.stale_connections),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
     }
-
-
-def _by_kind(clients: int) -> dict[str, int]:
-    return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}
+    if options.proxies is not None:
+        told["proxies"] = {"trusted": [{"key": key} for key in options.proxies.trusted]}
+    return {name: value for name, value in told.items() if value is not None}

@@ -19,9 +19,13 @@ def describe(
     info: dict[str, Any] = {"name": name, "host": options.host, "id": server_id}
     if options.jetstream.enabled and options.jetstream.domain:
         info["domain"] = options.jetstream.domain
+    info["ver"] = NATS_VERSION
+    if options.server_tags:
+        info["tags"] = options.server_tags
+    if options.server_metadata:
+        info["metadata"] = dict(sorted(options.server_metadata.items()))
     return info | {
-        "ver": NATS_VERSION,
-        "feature_flags": FEATURE_FLAGS,
+        "feature_flags": FEATURE_FLAGS | dict(options.feature_flags),
         "jetstream": has_jetstream,
         "flags": JETSTREAM_FLAG if has_jetstream else 0,
         "seq": sequence,

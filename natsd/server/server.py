@@ -100,6 +100,7 @@ class Server:
         self._authenticator_before: Authenticator | None = None
         self.logins = PendingLogins()
         self.settings = Settings()
+        self.config_digest = ""
         self._own_thread = OwnThread(self) if thread else None
         self._acceptor: Acceptor | None = None
         self._is_serving = False
@@ -118,7 +119,7 @@ class Server:
 
     def _begin_afresh(self) -> None:
         """Reset the start time, the counters and the ring of closed clients."""
-        self.start_time = datetime.now(UTC)
+        self.start_time = self.config_load_time = datetime.now(UTC)
         self.total_connections = 0
         self.closed_clients: deque[ClosedClient] = deque(maxlen=self.options.max_closed_clients)
         self._last_cid = FIRST_CLIENT_ID - 1
@@ -229,7 +230,11 @@ class Server:
             sweep_seconds(options),
             pending_bytes_max(options),
         )
-        self.accounts = AccountDirectory(self._make_account, system=options.system_account)
+        self.accounts = AccountDirectory(
+            self._make_account,
+            system=options.system_account,
+            has_system=not options.no_system_account,
+        )
         for name in options.accounts:
             self.accounts.add(name)
         self.links = None
@@ -255,7 +260,7 @@ class Server:
     def _make_account(self, name: str, is_system: bool) -> Account:
         configured = self.options.accounts.get(name)
         settings = MsgTraceOptions() if configured is None else configured.msg_trace
-        return Account(
+        account = Account(
             name,
             self.reactor,
             sublist_cache=not self.options.disable_sublist_cache,
@@ -263,6 +268,8 @@ class Server:
             limits=None if configured is None else configured.limits,
             is_system=is_system,
         )
+        account.describe(configured)
+        return account
 
     def _serve_clients(self, listener: socket.socket) -> None:
         """Begin to accept clients and to answer monitoring requests over NATS."""

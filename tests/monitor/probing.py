@@ -87,7 +87,13 @@ def closed_client(cid: int, **more: Any) -> ClosedClient:
         ),
         0,
     )
-    where = {"ip": "127.0.0.1", "port": 1, "account_name": "$G", "kept_subscriptions": ()}
+    where = {
+        "ip": "127.0.0.1",
+        "port": 1,
+        "account_name": "$G",
+        "verdict": None,
+        "kept_subscriptions": (),
+    }
     fixed = {"cid": cid, "kind": "Client", "reason": "Client Closed"}
     fields: dict[str, Any] = {**times, **texts, **numbers, **where, **fixed}
     return ClosedClient(**fields | more)
