@@ -64,7 +64,8 @@ def account_detail(server: ObservedServer, name: str) -> dict[str, Any]:
         shared["exports"] += _exports(has_jetstream=server.jetstream is not None)
     if server.accounts.has_system:
         system = server.accounts.system.name
-        shared["imports"] += _imports(name, system, uses_jetstream=uses_jetstream)
+        has_jetstream = server.jetstream is not None and not is_system
+        shared["imports"] += _imports(name, system, has_jetstream=has_jetstream)
     detail |= {name: rows for name, rows in shared.items() if rows}
     detail |= _of_jwt(description, claims)
     stats = account.sublist.stats().to_json()
@@ -95,13 +96,13 @@ def _exports(*, has_jetstream: bool) -> list[dict[str, str]]:
     ]
 
 
-def _imports(name: str, system: str, *, uses_jetstream: bool) -> list[dict[str, Any]]:
+def _imports(name: str, system: str, *, has_jetstream: bool) -> list[dict[str, Any]]:
     rows = [
         (local, subject.format(account=name), share)
         for local, subject, share in IMPORTS
         if share or name != system
     ]
-    if uses_jetstream:
+    if has_jetstream:
         rows.append((JETSTREAM_API, JETSTREAM_API, True))
     return [
         service_import_row(subject, system, local, share=share) for local, subject, share in rows

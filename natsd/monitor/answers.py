@@ -102,7 +102,9 @@ class Answers:
         if engine is None:
             raise BadParameter("jetstream not enabled")
         if options.account not in engine.accounts:
-            raise BadParameter(f'account "{options.account}" not found')
+            is_there = options.account in self.server.accounts
+            why = "not jetstream enabled" if is_there else "not found"
+            raise BadParameter(f'account "{options.account}" {why}')
         async with self._looking:
             account = engine.accounts[options.account]
             return await account_detail(account, options, self.server.name)

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from natsd.accounts import AccountDirectory
+from natsd.auth import Authenticator
 from natsd.clients import Client
 from natsd.clients.closed import ClosedClient
 from natsd.config import Options
@@ -87,6 +88,10 @@ class ObservedServer(Protocol):
 
     def send_statsz(self) -> None:
         """Publish the load of the server in the system account, if somebody listens."""
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """The part of the server that decides over logins."""
 
     @property
     def http_port(self) -> int:

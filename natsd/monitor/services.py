@@ -7,7 +7,9 @@
   answered "no responders" at once.
 - Accounts that are added or removed while the server runs gain and lose their services with that.
 - A server without a system account serves nothing.
-- One request is answered at a time, and at most `WAITING_MAX` wait; a further one is not answered.
+- One request is answered at a time. At most `WAITING_MAX` requests of the system account wait,
+  which go first, and as many of all other accounts together; of one account `WAITING_OF_ONE_MAX`.
+  A further request is not answered: so no account can keep others from their answers for long.
 - The modules that answer are imported with the first request, so that they do not slow the start.
 
 Source: nats-server's `Server.initEventTracking`.
@@ -16,7 +18,7 @@ Source: nats-server's `Server.initEventTracking`.
 import asyncio
 import importlib
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -38,9 +40,52 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("natsd.monitor")
 
 WAITING_MAX: Final = 256
+WAITING_OF_ONE_MAX: Final = 64
 
 Reload = Callable[[], object]
 """Reloads the configuration file, at once or as an awaitable; an exception says why not."""
+
+
+class Waiting:
+    """The requests that wait for their answers: those of the system account go first."""
+
+    def __init__(self) -> None:
+        self._of_system: deque[ServiceRequest] = deque()
+        self._of_others: deque[ServiceRequest] = deque()
+        self._counts: Counter[Account] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._of_system) + len(self._of_others)
+
+    def is_full_for(self, account: Account) -> bool:
+        """Return whether there is no room for another request of the account."""
+        if account.is_system:
+            return len(self._of_system) >= WAITING_MAX
+        return len(self._of_others) >= WAITING_MAX or self._counts[account] >= WAITING_OF_ONE_MAX
+
+    def add(self, request: ServiceRequest) -> None:
+        """Append a request."""
+        if request.account.is_system:
+            self._of_system.append(request)
+        else:
+            self._of_others.append(request)
+            self._counts[request.account] += 1
+
+    def take(self) -> ServiceRequest:
+        """Remove the next request and return it."""
+        if self._of_system:
+            return self._of_system.popleft()
+        request = self._of_others.popleft()
+        self._counts[request.account] -= 1
+        if not self._counts[request.account]:
+            del self._counts[request.account]
+        return request
+
+    def clear(self) -> None:
+        """Remove all requests."""
+        self._of_system.clear()
+        self._of_others.clear()
+        self._counts.clear()
 
 
 class Services:
@@ -51,7 +96,7 @@ class Services:
         self._server = server
         self._reload = reload
         self._subscriptions: dict[Account, list[Subscription]] = {}
-        self._waiting: deque[ServiceRequest] = deque()
+        self._waiting = Waiting()
         self._working: asyncio.Task[None] | None = None
         self._replies: Replies | None = None
 
@@ -114,14 +159,12 @@ class Services:
         """
         if reply is None and kind not in WITHOUT_REPLY:
             return
-        if len(self._waiting) >= WAITING_MAX:
+        if self._waiting.is_full_for(account):
             _logger.debug("System services: %s is not answered, too many requests wait", subject)
             return
         if kind.startswith("ACCOUNT.") and not about:
             about = subject.split(".")[3]
-        self._waiting.append(
-            ServiceRequest(kind, about, account, reply or "", headers, data, origin)
-        )
+        self._waiting.add(ServiceRequest(kind, about, account, reply or "", headers, data, origin))
         if self._working is None:
             self._working = asyncio.create_task(self._work(), name="natsd-services")
 
@@ -130,7 +173,7 @@ class Services:
         try:
             replies = await self._load()
             while self._waiting:
-                request = self._waiting.popleft()
+                request = self._waiting.take()
                 try:
                     await replies.reply(request)
                 except Exception:

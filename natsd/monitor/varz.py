@@ -54,7 +54,7 @@ def _identity(server: ObservedServer) -> dict[str, Any]:
     }
     tls = server.options.tls
     flags = {
-        "auth_required": server.options.auth_required,
+        "auth_required": server.authenticator.is_required,
         "tls_required": tls is not None and not server.options.allow_non_tls,
         "tls_verify": tls is not None and (tls.verify or tls.verify_and_map),
     }

@@ -15,6 +15,7 @@ from nats.aio.client import Client as NatsClient
 from nats.errors import NoRespondersError
 
 from natsd import Server
+from natsd.monitor import services
 from natsd.monitor.service_table import ACCOUNT_KINDS, ACTIONS, SERVER_KINDS
 from natsd.monitor.services import Services
 from tests.monitor.tenants import Tenants, ask, client_of
@@ -297,3 +298,41 @@ async def test_services_follow_the_accounts(server: Server, admin: NatsClient) -
     assert "C" not in (await ask(admin, "$SYS.REQ.SERVER.PING.ACCOUNTZ"))["data"]["accounts"]
     async with client_of(server, "C/carl") as carl:
         assert (await ask(carl, "$SYS.REQ.USER.INFO"))["data"]["account"] == "C"
+
+
+# ---- abuse
+
+
+async def test_an_account_that_asks_too_much_does_not_silence_others(
+    server: Server, admin: NatsClient, ann: NatsClient, bob: NatsClient, eventually: Eventually
+) -> None:
+    inbox = ann.new_inbox()
+    replies = await ann.subscribe(inbox)
+    for _ in range(10 * services.WAITING_OF_ONE_MAX):
+        await ann.publish("$SYS.REQ.USER.INFO", reply=inbox)
+    await ann.flush()
+    assert (await ask(bob, "$SYS.REQ.USER.INFO"))["data"]["account"] == "B"
+    assert "statsz" in await ask(admin, "$SYS.REQ.SERVER.PING")
+    await eventually(lambda: replies.pending_msgs >= 1)
+    assert replies.pending_msgs < 10 * services.WAITING_OF_ONE_MAX
+
+
+async def test_large_bodies(admin: NatsClient, ann: NatsClient) -> None:
+    names = [f"{number:012}" for number in range(50_000)]
+    body = {"accounts": [*names, "A"], "include_unused": False}
+    assert ann.is_connected
+    rows = (await ask(admin, "$SYS.REQ.ACCOUNT.PING.STATZ", body))["data"]["account_statz"]
+    assert [row["acc"] for row in rows] == ["A"]
+    assert await is_unanswered(admin, "$SYS.REQ.SERVER.PING.VARZ", {"tags": names})
+    reply = await ask(admin, "$SYS.REQ.SERVER.PING.VARZ", {"tags": [*names, 1]})
+    text = "json: cannot unmarshal number into Go struct field"
+    assert reply["error"]["description"].startswith(text)
+
+
+@pytest.mark.parametrize("subject", ["*" * 1000, ">" * 1000, ".".join("*" * 500), "\0", "a..b"])
+async def test_hostile_subjects_are_counted_as_none(admin: NatsClient, subject: str) -> None:
+    await admin.subscribe("a.b")
+    assert await ask(admin, "$SYS.DEBUG.SUBSCRIBERS", subject.encode()) == 0
+    body = {"acc": "SYS", "filter_subject": subject}
+    reply = await ask(admin, "$SYS.REQ.SERVER.PING.CONNZ", body)
+    assert reply["data"]["connections"] == []
