@@ -13,7 +13,7 @@
   of each that is removed through `on_removed`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from typing import Final
 
 from natsd.accounts.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
@@ -136,3 +136,11 @@ class AccountDirectory(Mapping[str, Account]):
 
     def __len__(self) -> int:
         return len(self._accounts)
+
+    def values(self) -> ValuesView[Account]:
+        """Return the accounts; the view of `Mapping` would look each one up by its name."""
+        return self._accounts.values()
+
+    def items(self) -> ItemsView[str, Account]:
+        """Return the names and the accounts."""
+        return self._accounts.items()
