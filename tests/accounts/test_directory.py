@@ -59,6 +59,39 @@ async def test_accounts_on_demand() -> None:
     reactor.close()
 
 
+async def test_accounts_are_removed() -> None:
+    reactor = Reactor(asyncio.get_running_loop(), print)
+    removed: list[Account] = []
+    accounts = directory(reactor, may_create=lambda name: True, created_max=1)
+    accounts.on_removed(removed.append)
+    first = accounts.find("A")
+    assert first is not None
+    first.internal_client.subscribe("a", print)
+    for name in ("A", "A", "none", accounts.default.name, accounts.system.name):
+        accounts.remove(name)
+    assert removed == [first]
+    assert first.sublist.count == 0
+    assert list(accounts) == [accounts.default.name, accounts.system.name]
+    assert accounts.find("B") is not None  # there is room again
+    accounts.no_longer_removed(removed.append)
+    accounts.remove("B")
+    assert removed == [first]
+    accounts.close()
+    reactor.close()
+
+
+async def test_a_directory_without_a_system_account() -> None:
+    reactor = Reactor(asyncio.get_running_loop(), print)
+    accounts = directory(reactor, has_system=False)
+    assert accounts.system.is_system
+    assert (list(accounts), len(accounts)) == ([accounts.default.name], 1)
+    assert list(accounts.values()) == [accounts.default]
+    assert list(accounts.items()) == [(accounts.default.name, accounts.default)]
+    assert accounts.find(accounts.system.name) is None
+    accounts.close()
+    reactor.close()
+
+
 class ByUser:
     """Each user has the account of its name."""
 
