@@ -107,7 +107,7 @@ class Answers:
             raise BadParameter(f'account "{options.account}" {why}')
         async with self._looking:
             account = engine.accounts[options.account]
-            return await account_detail(account, options, self.server.name)
+            return await account_detail(account, options, self.server)
 
     def health(self, query: Query) -> tuple[int, Fields]:
         """Return the HTTP status code and the problems, as `/healthz` shows them."""

@@ -12,6 +12,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from natsd.core.steps import Breaks
 from natsd.monitor import jetstream
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
@@ -109,23 +110,25 @@ async def jsz(server: ObservedServer, options: JszOptions, clock: Clock) -> dict
         "config": jetstream.config(engine.options),
         "limits": jetstream.limits(engine.options),
     }
-    totals = await _count(engine)
+    breaks = Breaks()
+    totals = await _count(engine, breaks)
     answer |= totals.fields(leaders=options.leaders)
-    details = [
-        await account_detail(account, options, server.name) for account in _chosen(engine, options)
-    ]
+    details = []
+    for account in _chosen(engine, options):
+        details.append(await account_detail(account, options, server))
+        await breaks.take()
     answer |= {"account_details": details} if details else {}
     return answer | {"total": len(engine.accounts)}
 
 
-async def _count(engine: "JetStream") -> Totals:
+async def _count(engine: "JetStream", breaks: Breaks) -> Totals:
     totals = Totals()
     for account in list(engine.accounts.values()):
         streams = list(account.streams.values())
         totals.streams += len(streams)
-        for index, stream in enumerate(streams):
-            if index % STREAMS_PER_SLICE == STREAMS_PER_SLICE - 1:
-                await asyncio.sleep(0)
+        await breaks.take()
+        for stream in streams:
+            await breaks.take()
             state = (await stream.info()).state
             totals.messages += state.messages
             totals.bytes += state.bytes
@@ -146,11 +149,12 @@ def _chosen(engine: "JetStream", options: JszOptions) -> list["JetStreamAccount"
 
 
 async def account_detail(
-    account: "JetStreamAccount", options: JszOptions, leader: str
+    account: "JetStreamAccount", options: JszOptions, server: ObservedServer
 ) -> dict[str, Any]:
-    """Return one account's JetStream; `leader` is this server's name, which leads its streams."""
+    """Return one account's JetStream; the server leads all of its streams."""
+    shown = server.accounts.get(account.name)
     detail = {
-        "name": account.name,
+        "name": account.name if shown is None else shown.name_tag,
         "id": account.name,
         "memory": account.tiers.memory_used,
         "storage": account.tiers.file_used,
@@ -168,7 +172,7 @@ async def account_detail(
         if index % STREAMS_PER_SLICE == STREAMS_PER_SLICE - 1:
             await asyncio.sleep(0)
         if stream := account.streams.get(name):
-            rows.append(await _stream(stream, options, leader))
+            rows.append(await _stream(stream, options, server.name))
     return detail | ({"stream_detail": rows} if rows else {})
 
 
