@@ -28,7 +28,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from natsd.clients.listener import ListenError
-from natsd.config import Options
+from natsd.config import Options, OptionsError
 from natsd.config.resources import default_store_dir, raise_open_files_limit
 from natsd.server import Server
 from natsd.server.files import FileError
@@ -85,7 +85,7 @@ async def _serve(options: Options, log: DaemonLog, config: "LoadedConfig | None"
         with _nothing_collected():
             if not await _started_before(stop, server):
                 return 0
-    except (FileError, JetStreamError, ListenError) as error:
+    except (FileError, JetStreamError, ListenError, OptionsError) as error:
         return _fail(str(error), options)
     gc.set_threshold(*GC_THRESHOLDS)
     waiting = [asyncio.create_task(each) for each in (stop.wait(), server.wait_closed())]

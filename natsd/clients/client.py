@@ -23,14 +23,18 @@ from natsd.auth import NO_LIMITS, REFUSED, Authenticator, Verdict
 from natsd.clients.pending_logins import PendingLogins
 from natsd.config import Options
 from natsd.config.levels import TRACE
-from natsd.core.network import ClientSession, Endpoint, Framing, Reactor, Settings
+from natsd.core.network import ClientSession, Endpoint, Framing, Reactor, Settings, TlsFraming
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason, ErrorText
 
 if TYPE_CHECKING:
+    import ssl
+
     from natsd.clients.connect import ConnectOptions
+    from natsd.clients.openings import Openings
     from natsd.clients.subscription_info import SubscriptionInfo
     from natsd.clients.tracing import Decision
+    from natsd.tls.peer import TlsState
 
 logger = logging.getLogger("natsd.client")
 
@@ -73,6 +77,7 @@ class ClientHost(Protocol):
     accounts: AccountDirectory
     authenticator: Authenticator
     logins: PendingLogins
+    openings: "Openings | None"  # None: INFO comes at once, and nothing before CONNECT
 
     def info(
         self,
@@ -159,14 +164,31 @@ class Client(ClientSession):
         self.debug("Client connection created")
         self._join(host.accounts.default)
         self.endpoint.open()
-        self.send_protocol(host.info(self.cid, self.ip, nonce=self.nonce))
         limit = host.options.max_connections
+        if host.openings is None or not host.openings.is_tls_first:
+            self.send_info()
         if limit < 1 or len(host.clients) >= limit:
             self.refuse_connection()
             return
         host.clients[self.cid] = self
-        if host.authenticator.is_required:
+        if host.openings is not None:
+            host.openings.begin(self)
+        elif host.authenticator.is_required:
             self.await_connect(self._login_timeout_ns)
+
+    def send_info(self) -> None:
+        """Send the first INFO."""
+        ip = self.ip
+        if self.host.options.proxy_protocol and self.endpoint.framing is None:
+            ip = ""  # that of the proxy, until the header has come
+        self.send_protocol(self.host.info(self.cid, ip, nonce=self.nonce))
+
+    def begin_protocol(self) -> None:
+        """Expect CONNECT, after what came before: a PROXY header, or a TLS handshake."""
+        self.opening_over()
+        if self.host.authenticator.is_required:
+            waited_ns = time.monotonic_ns() - self.start_ns
+            self.await_connect(self._login_timeout_ns + waited_ns)
 
     @property
     def _login_timeout_ns(self) -> int:
@@ -306,7 +328,10 @@ class Client(ClientSession):
         is not asked for again.
         """
         if self._connect is None:
-            if self.host.authenticator.is_required and self._verdict is None:
+            openings = self.host.openings
+            is_opening = openings is not None and openings.is_pending(self)
+            is_required = self.host.authenticator.is_required and self._verdict is None
+            if is_required and not is_opening:
                 self.await_connect(self._login_timeout_ns)
         elif self._login is None:
             verdict = self.host.authenticator.authenticate(self, self._connect)
@@ -431,7 +456,9 @@ class Client(ClientSession):
         )
 
     def authentication_timed_out(self) -> None:
-        """Close a connection that did not authenticate in time."""
+        """Close a connection that did not authenticate in time, or did not open in time."""
+        if self.host.openings is not None and self.host.openings.timed_out(self):
+            return
         self.debug("Authentication Timeout")
         self.close_with_error(ErrorText.AUTHENTICATION_TIMEOUT, ClosedReason.AUTHENTICATION_TIMEOUT)
 
@@ -443,6 +470,8 @@ class Client(ClientSession):
             self._login = None
         self.debug(f"Client connection closed: {self.reason.value}")
         self.host.clients.pop(self.cid, None)
+        if self.host.openings is not None:
+            self.host.openings.closed(self)
         if self.account is not None:
             self.account.connections -= 1
         self.host.client_closed(self)
@@ -454,7 +483,28 @@ class Client(ClientSession):
 
     def peer_certificates(self) -> tuple[bytes, ...]:
         """Return the certificates that the client presented, in DER; empty: none."""
-        return ()
+        tls = self.tls
+        if tls is None:
+            return ()
+        from natsd.tls.peer import certificates
+
+        return certificates(tls)
+
+    @property
+    def tls_state(self) -> "TlsState | None":
+        """What was negotiated, and the client's certificates; None: it does not use TLS."""
+        framing = self.endpoint.framing
+        if not isinstance(framing, TlsFraming) or framing.tls is None or not framing.is_open:
+            return None
+        from natsd.tls.peer import state_of
+
+        return state_of(framing.tls, is_first=framing.is_first)
+
+    @property
+    def tls(self) -> "ssl.SSLObject | None":
+        """The TLS of the connection after its handshake; None: it has none."""
+        framing = self.endpoint.framing
+        return framing.tls if isinstance(framing, TlsFraming) and framing.is_open else None
 
     @property
     def verdict(self) -> Verdict | None:

@@ -3,11 +3,14 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from natsd.auth import Verdict
 from natsd.clients.client import Client
 from natsd.clients.subscription_info import SubscriptionInfo
+
+if TYPE_CHECKING:
+    from natsd.tls.peer import TlsState
 
 SUBSCRIPTIONS_KEPT_MAX: Final = 32
 """A closed connection with more subscriptions keeps none of them."""
@@ -39,6 +42,7 @@ class ClosedClient:
     authorized_user: str
     account_name: str
     verdict: Verdict | None
+    tls_state: "TlsState | None"
     kept_subscriptions: tuple[SubscriptionInfo, ...]
 
     @classmethod
@@ -70,6 +74,7 @@ class ClosedClient:
             authorized_user=client.authorized_user,
             account_name=client.account.name,
             verdict=client.verdict,
+            tls_state=client.tls_state,
             kept_subscriptions=tuple(client.subscriptions()) if few else (),
         )
 

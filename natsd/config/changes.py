@@ -39,6 +39,7 @@ class Component(Enum):
     LOGIN = "the login, which clients with other credentials have lost"
     INFO = "the INFO line, which clients are sent again"
     JETSTREAM = "the JetStream engine"
+    TLS = "what comes before the protocol of new connections: PROXY headers and TLS"
     NEXT_USE = "the next reader of the setting: nothing has to be told"
 
 
@@ -149,9 +150,9 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "resolver_pinned_accounts": RESTART,
     "default_sentinel": RESTART,
     "default_js_domain": RESTART,
-    "tls": RESTART,
-    "allow_non_tls": RESTART,
-    "proxy_protocol": RESTART,
+    "tls": _by(Component.TLS, Component.INFO),
+    "allow_non_tls": _by(Component.TLS, Component.INFO),
+    "proxy_protocol": _by(Component.TLS),
     "server_tags": RESTART,
     "server_metadata": RESTART,
     "feature_flags": RESTART,

@@ -187,6 +187,19 @@ cdef class ClientSession(OpHandler):
         self.endpoint.read_most = self.settings.max_control_line    # a stranger takes little memory
         self.authenticate_by_ns = self.start_ns + timeout_ns
 
+    def await_opening(self, int64_t timeout_ns) -> None:
+        """Have `authentication_timed_out` called after `timeout_ns`, unless the opening ends first.
+
+        The opening is what comes before the protocol: a PROXY header, a TLS handshake.
+        """
+        self.endpoint.read_most = self.settings.max_control_line    # a stranger takes little memory
+        self.authenticate_by_ns = monotonic_ns() + timeout_ns
+
+    def opening_over(self) -> None:
+        """Record that the protocol begins, with no deadline."""
+        self.endpoint.read_most = PY_SSIZE_T_MAX
+        self.authenticate_by_ns = 0
+
     def suspend_reading(self, int64_t timeout_ns) -> None:
         """Read nothing until `Endpoint.resume_reading`: the verdict over a CONNECT is awaited.
 

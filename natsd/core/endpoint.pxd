@@ -17,7 +17,7 @@ cdef class Settings:
 
 cdef class Endpoint(Pollable):
     cdef Protocol protocol               # gets the bytes; `deaf` before `attach` and after the end
-    cdef Framing framing                 # the protocol if it is one, else None
+    cdef readonly Framing framing        # the protocol if it is one, else None
     cdef Session session                 # `nobody` before `attach` and after the end
     cdef Settings settings
     cdef object transport                # transport if the event loop serves the socket, else None

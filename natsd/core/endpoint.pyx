@@ -99,9 +99,13 @@ cdef class Endpoint(Pollable):
         self.session = session
 
     def frame(self, Framing framing not None) -> None:
-        """Put a framing around the protocol that is attached; no byte was read or sent yet."""
+        """Put a framing around the attached protocol; bytes that are pending are sent unframed."""
         framing.inner = self.protocol
         self.protocol = self.framing = framing
+        if out_pending(&self.out):
+            framing.push_sealed(
+                out_take(&self.out, self.reactor.pool, out_pending(&self.out)), self.reactor.pool
+            )
 
     def open(self) -> None:
         """Start serving the socket. Raises OSError if the system cannot watch it."""
@@ -409,6 +413,8 @@ cdef class Endpoint(Pollable):
     def close(self, reason) -> None:
         """Close the connection at the end of this turn; the first `reason` is kept."""
         if self.reason is None:
+            if self.framing is not None:
+                reason = self.framing.closing(reason)
             self.reason = reason
             self.protocol.suspend(True)
             self.out.limit = self.out.position
@@ -448,6 +454,9 @@ cdef class Endpoint(Pollable):
         cdef Session session = self.session
         if self.fd >= 0:
             self.send_pending()
+            if self.framing is not None and self.pending() == 0:
+                self.framing.finish(self.reactor.pool)
+                self.send_pending()
         self.reactor.forget(self)
         if self.transport is not None:
             self.close_transport()
@@ -458,10 +467,12 @@ cdef class Endpoint(Pollable):
         self.tail = NULL
         self.tail_bytes = 0
         self.protocol = deaf
-        self.framing = None
         self.session = nobody
         protocol.drop()
-        return session.end()
+        try:
+            return session.end()
+        finally:
+            self.framing = None
 
     cdef int close_socket(self) except -1:
         """Close the socket; a connection that lingers discards its input first.
@@ -498,6 +509,9 @@ cdef class Endpoint(Pollable):
         while out_pending(out):
             transport.write(out_take(out, self.reactor.pool, out_pending(out)))
             out = self.sendable()
+        if self.framing is not None and self.pending() == 0:
+            self.framing.finish(self.reactor.pool)
+            transport.write(out_take(out, self.reactor.pool, out_pending(out)))
         transport.close()
         return 0
 

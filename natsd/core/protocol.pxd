@@ -1,6 +1,9 @@
 """Declarations of protocol.pyx."""
 
 
+cdef class Endpoint(Pollable)
+
+
 cdef class Protocol:
     # Stop after the current frame. A handler or a violation sets it during a parse.
     cdef bint suspended
@@ -22,6 +25,13 @@ cdef class Framing(Protocol):
 
     cdef int decode_into(self, const char* buffer, Py_ssize_t size, Py_ssize_t* used) except -1
     cdef int seal(self, Outbound* out, ChunkPool pool) except -1
+    cdef int push_sealed(self, bytes data, ChunkPool pool) except -1
+    cdef int finish(self, ChunkPool pool) except -1
+
+
+cdef class Preface(Protocol):
+    cdef Endpoint endpoint
+    cdef Protocol inner         # the protocol, which takes over after the preface
 
 
 cdef Protocol deaf              # uses up all bytes: the protocol of an endpoint that has ended

@@ -8,6 +8,9 @@
 - A framing is the protocol of its endpoint, and has an inner protocol, which notices nothing of it.
   The session appends unframed bytes to the endpoint; `seal` encodes them when they are sent: one
   frame for all that is pending.
+- A preface is the protocol of an endpoint until the first bytes say what follows, such as a PROXY
+  header, TLS or neither. Then the protocol, or a framing before it, takes its place, so that
+  connections that need no framing have none. What is sent meanwhile is sent as it is.
 - A protocol that is compiled overrides the C methods. One that is plain Python (for connections
   with few messages) overrides `receive`, or for a framing `decode` and `encode`.
 """
@@ -82,13 +85,15 @@ cdef class Framing(Protocol):
 
     cdef int seal(self, Outbound* out, ChunkPool pool) except -1:
         """Encode all bytes of `out` as the next ones to send, unless earlier ones are not sent."""
-        cdef bytes data
         if out_pending(&self.sealed) == 0 and out_pending(out):
-            data = self.encode(out_take(out, pool, out_pending(out)))
-            out_push(
-                &self.sealed, pool, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), <PyObject*>data
-            )
+            self.push_sealed(self.encode(out_take(out, pool, out_pending(out))), pool)
         return 0
+
+    cdef int push_sealed(self, bytes data, ChunkPool pool) except -1:
+        """Append bytes to those that are sent as they are."""
+        return out_push(
+            &self.sealed, pool, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), <PyObject*>data
+        )
 
     cdef void suspend(self, bint suspended) noexcept:
         self.suspended = suspended
@@ -99,6 +104,14 @@ cdef class Framing(Protocol):
         self.inner.drop()
         self.inner = deaf
 
+    cdef int finish(self, ChunkPool pool) except -1:
+        """Append what ends the stream to `sealed`, after the last bytes were sent."""
+        return 0
+
+    def closing(self, reason):
+        """Return the reason of an endpoint that is being closed with the ClosedReason `reason`."""
+        return reason
+
     def decode(self, bytes data not None) -> tuple:
         """Return the decoded bytes of the whole frames in `data`, and how many bytes these took."""
         return data, len(data)
@@ -106,3 +119,49 @@ cdef class Framing(Protocol):
     def encode(self, bytes data not None) -> bytes:
         """Return the frames around `data`."""
         return data
+
+
+cdef class Preface(Protocol):
+    """What stands before the protocol of an endpoint until the first bytes are understood."""
+
+    def __init__(self, Endpoint endpoint not None):
+        self.endpoint = endpoint
+        self.inner = endpoint.protocol
+        endpoint.protocol = self
+
+    cdef Py_ssize_t take(self, const char* buffer, Py_ssize_t size) except -1:
+        cdef Py_ssize_t used
+        cdef Endpoint endpoint = self.endpoint
+        if self.suspended:
+            return 0
+        decision = self.decide(buffer[:size])
+        if decision is None or endpoint.reason is not None:
+            return 0
+        used, framing = decision
+        assert 0 <= used <= size
+        self.end(framing)
+        if used == size or self.suspended:
+            return used
+        return used + endpoint.protocol.take(buffer + used, size - used)
+
+    def end(self, Framing framing) -> None:
+        """Let the protocol take over, with a framing before it unless that is None."""
+        cdef Endpoint endpoint = self.endpoint
+        endpoint.protocol = self.inner
+        if framing is not None:
+            endpoint.frame(framing)
+
+    cdef void suspend(self, bint suspended) noexcept:
+        self.suspended = suspended
+        self.inner.suspend(suspended)
+
+    cdef void drop(self) noexcept:
+        self.inner.drop()
+        self.inner = deaf
+
+    def decide(self, bytes data not None):
+        """Return how many of the first bytes are used up, and the Framing of the others or None.
+
+        Return None to get the same bytes again with more.
+        """
+        return 0, None

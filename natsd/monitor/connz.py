@@ -271,10 +271,27 @@ def _row(
     for name in ("name", "lang", "version"):
         if value := getattr(connection, name):
             row[name] = value
+    row |= _tls(connection, options)
     interest = _interest(connection, options)
     if not options.auth:
         return row | interest
     return row | _login(connection, accounts) | interest | _identity(connection, accounts)
+
+
+def _tls(connection: Client | ClosedClient, options: ConnzParameters) -> dict[str, Any]:
+    """Return what was negotiated, and with `auth` the certificates of the client."""
+    tls = connection.tls_state
+    if tls is None:
+        return {}
+    fields: dict[str, Any] = {
+        "tls_version": tls.version,
+        "tls_cipher_suite": tls.cipher_suite,
+    }
+    if options.auth and tls.certificates:
+        from natsd.tls.peer import describe
+
+        fields["tls_peer_certs"] = describe(tls.certificates)
+    return fields | ({"tls_first": True} if tls.is_first else {})
 
 
 def _until_ns(connection: Client | ClosedClient, now_ns: int) -> int:

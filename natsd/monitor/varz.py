@@ -42,7 +42,7 @@ def varz(
 
 
 def _identity(server: ObservedServer) -> dict[str, Any]:
-    identity = {
+    identity: dict[str, Any] = {
         "server_id": server.id,
         "server_name": server.name,
         "version": NATS_VERSION,

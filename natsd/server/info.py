@@ -29,6 +29,10 @@ class InfoLine:
         }
         if auth_required:
             fields["auth_required"] = True
+        if options.tls is not None:
+            fields |= {} if options.allow_non_tls else {"tls_required": True}
+            fields |= {"tls_verify": True} if options.tls.verify else {}
+            fields |= {"tls_available": True} if options.allow_non_tls else {}
         fields["max_payload"] = options.max_payload
         ending: dict[str, object] = {}
         domain: dict[str, object] = {}
@@ -68,7 +72,8 @@ class InfoLine:
         if max_payload not in (0, self._max_payload):
             of_server = f'"max_payload":{self._max_payload}'
             start = start.replace(of_server, f'"max_payload":{max_payload}', 1)
-        who = f'"client_id":{cid},"client_ip":"{ip}"{nonce}'
+        address = f',"client_ip":"{ip}"' if ip else ""
+        who = f'"client_id":{cid}{address}{nonce}'
         return f"{start},{who}{self._domain}{more}{self._end}".encode()
 
 

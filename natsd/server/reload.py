@@ -16,11 +16,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from natsd.clients import Client
 from natsd.clients.closed import ClosedClient
-from natsd.config import Options
+from natsd.config import Options, OptionsError
 from natsd.config.changes import Component, OptionChange, diff_options
 from natsd.config.resources import pending_bytes_max
 from natsd.core.network import Reactor, Settings
@@ -28,6 +28,9 @@ from natsd.server.files import FileError
 from natsd.server.limits import set_limits, sweep_seconds
 from natsd.server.log import DaemonLog
 from natsd.server.server_files import ServerFiles
+
+if TYPE_CHECKING:
+    from natsd.clients.openings import Openings
 
 _logger = logging.getLogger("natsd.server")
 
@@ -46,6 +49,13 @@ class ReloadableServer(Protocol):
     closed_clients: deque[ClosedClient]
     log: DaemonLog | None
     files: ServerFiles
+
+    @property
+    def openings(self) -> "Openings | None":
+        """What comes before the protocol of connections; None: nothing."""
+
+    def prepare_openings(self, options: Options) -> Callable[[], None]:
+        """Return what makes new connections open as the options say. Raises OptionsError."""
 
     def renew_login(self) -> None:
         """Accept the credentials of the options, unless the server has another authenticator."""
@@ -67,6 +77,8 @@ def reload(server: ReloadableServer, options: Options) -> list[OptionChange]:
     if refused:
         raise ReloadError(f"config reload not supported for {'; '.join(map(str, refused))}")
     components = {component for change in changes for component in change.applied_by}
+    if options.tls is not None:  # the files may have changed, though not their names
+        components.add(Component.TLS)
     with ExitStack() as undo:
         commits = [
             prepare(server, options, undo)
@@ -104,6 +116,20 @@ def _prepare_files(server: ReloadableServer, options: Options, undo: ExitStack) 
         raise ReloadError(str(error)) from error
 
 
+def _prepare_tls(server: ReloadableServer, options: Options, _undo: ExitStack) -> Commit:
+    """Read the certificates, so that new connections get them."""
+    try:
+        return server.prepare_openings(options)
+    except OptionsError as error:
+        raise ReloadError(str(error)) from error
+
+
+def _apply_pins(server: ReloadableServer) -> None:
+    """Close the clients whose certificate is not one of the pinned ones any more."""
+    if server.openings is not None:
+        server.openings.check_pins(server.clients.values())
+
+
 def _apply_to_connections(server: ReloadableServer) -> None:
     set_limits(server.settings, server.options)
     server.reactor.pending_bytes_max = pending_bytes_max(server.options)
@@ -138,6 +164,7 @@ def _apply_to_closed_clients(server: ReloadableServer) -> None:
 PREPARED: Final[Mapping[Component, Callable[[ReloadableServer, Options, ExitStack], Commit]]] = {
     Component.LOG: _prepare_log,
     Component.FILES: _prepare_files,
+    Component.TLS: _prepare_tls,
 }
 """Components whose changes may fail, with the function that returns how to complete the change."""
 
@@ -147,5 +174,6 @@ APPLIERS: Final[Mapping[Component, Callable[[ReloadableServer], None]]] = {
     Component.CLOSED_CLIENTS: _apply_to_closed_clients,
     Component.LOGIN: _apply_to_logins,
     Component.INFO: lambda server: server.renew_info(),
+    Component.TLS: _apply_pins,
     Component.JETSTREAM: lambda server: server.renew_jetstream(),
 }

@@ -23,6 +23,7 @@ import logging
 import socket
 import time
 from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -34,7 +35,7 @@ from natsd.clients import Client
 from natsd.clients.acceptor import Acceptor, refuse
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.pending_logins import PendingLogins
-from natsd.config import Options, make_options
+from natsd.config import Options, OptionsError, make_options
 from natsd.config.resources import descriptors_for_clients, pending_bytes_max
 from natsd.config.trace_options import MsgTraceOptions
 from natsd.core.network import Reactor, Settings, TrafficStats, has_poller
@@ -53,6 +54,7 @@ from natsd.server.threaded import OwnThread
 if TYPE_CHECKING:
     from natsd.accounts.account_links import AccountLinks
     from natsd.clients.closed import ClosedClient
+    from natsd.clients.openings import Openings
     from natsd.clients.transport import TransportLink, Transports
     from natsd.config.changes import OptionChange
     from natsd.config.loaded import LoadedConfig
@@ -75,8 +77,8 @@ class Server:
 
     With `thread` True the server runs on its own thread and loop. `authenticator` decides over the
     clients in place of the configured token or user. The start raises ListenError if a
-    port is not available, FileError if the pid or ports file cannot be written, and JetStreamError
-    if JetStream cannot start.
+    port is not available, OptionsError if a certificate cannot be used, FileError if the pid or
+    ports file cannot be written, and JetStreamError if JetStream cannot start.
     """
 
     def __init__(
@@ -99,8 +101,8 @@ class Server:
         self._own_authenticator = authenticator
         self._authenticator_before: Authenticator | None = None
         self.logins = PendingLogins()
+        self.openings: Openings | None = None
         self.settings = Settings()
-        self.config_digest = ""
         self._own_thread = OwnThread(self) if thread else None
         self._acceptor: Acceptor | None = None
         self._is_serving = False
@@ -130,7 +132,8 @@ class Server:
     async def start(self) -> None:
         """Start the server; return when connections are accepted and JetStream is ready.
 
-        Raises ListenError, FileError or JetStreamError; RuntimeError if the server is running.
+        Raises ListenError, OptionsError, FileError or JetStreamError; RuntimeError if the server is
+        running.
         """
         if self._own_thread is not None:
             await self._own_thread.start()
@@ -230,6 +233,11 @@ class Server:
             sweep_seconds(options),
             pending_bytes_max(options),
         )
+        try:
+            self.openings = self._make_openings()
+        except OptionsError:
+            self.reactor.close()
+            raise
         self.accounts = AccountDirectory(
             self._make_account,
             system=options.system_account,
@@ -256,6 +264,25 @@ class Server:
 
         self.links = self.links or make_links(self)
         self.links.configure(shared_options(self.options, self.accounts.default.name))
+
+    def _make_openings(self) -> "Openings | None":
+        """Return what opens connections with TLS or a PROXY header. Raises TlsError."""
+        if self.options.tls is None and not self.options.proxy_protocol:
+            return None
+        from natsd.clients.openings import Openings
+
+        return Openings(self.options, self.reactor)
+
+    def prepare_openings(self, options: Options) -> Callable[[], None]:
+        """Return what makes new connections open as the options say. Raises OptionsError."""
+        if self.openings is not None:
+            return self.openings.prepare(options)
+        if options.tls is None and not options.proxy_protocol:
+            return lambda: None
+        from natsd.clients.openings import Openings
+
+        openings = Openings(options, self.reactor)
+        return lambda: setattr(self, "openings", openings)
 
     def _make_account(self, name: str, is_system: bool) -> Account:
         configured = self.options.accounts.get(name)
@@ -444,6 +471,11 @@ class Server:
     def jetstream(self) -> "JetStream | None":
         """The JetStream engine; None: JetStream is disabled or not running."""
         return self._jetstream.engine
+
+    @property
+    def config_digest(self) -> str:
+        """Digest of the configuration file that is in force; empty: there is none."""
+        return "" if self.config is None else self.config.digest
 
     @property
     def counters(self) -> TrafficStats:
