@@ -30,6 +30,9 @@ CORPUS = ROOT / "fuzz-corpus"
 COVERAGE_SYMBOL = b"__sanitizer_cov_8bit_counters_init"
 
 READERS_IN_PYTHON = [
+    "natsd.auth.jwt",
+    "natsd.auth.nkeys",
+    "natsd.auth.xkeys",
     "natsd.core.durations",
     "natsd.core.wall_time",
     "natsd.jetstream.models.times",
