@@ -1,0 +1,1 @@
+"""Resolvers: where the JWTs of accounts come from."""
