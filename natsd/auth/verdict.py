@@ -11,7 +11,7 @@
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from natsd.core.reasons import ClosedReason
 
@@ -34,6 +34,7 @@ class JwtFacts:
     """What monitoring and events show of a user whose login is a JWT."""
 
     jwt: str
+    user_key: str  # public key of the user
     issuer_key: str  # public key that signed the user's JWT
     account_key: str  # public key of the account
     issued_at: int  # Unix seconds
@@ -56,6 +57,7 @@ class Verdict:
     # Of a client that is refused:
     reason: str = ""  # for the log at debug level; without any secret
     closed_reason: ClosedReason = ClosedReason.AUTHENTICATION_FAILURE
+    event_account: str = ""  # account that is told, with the reason; empty: that of the client
 
 
 REFUSED: Final = Verdict(None)
@@ -107,6 +109,13 @@ class ConnectingClient(Protocol):
 
     def peer_certificates(self) -> tuple[bytes, ...]:
         """Return the certificates that the client presented, in DER; empty: none."""
+        ...
+
+    def tls_facts(self) -> dict[str, Any] | None:
+        """Return version, cipher and certificates of the connection, as an auth callout names them.
+
+        None: the connection is not encrypted.
+        """
         ...
 
     def debug(self, text: str) -> None:

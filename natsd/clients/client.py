@@ -267,11 +267,7 @@ class Client(ClientSession):
         if account is None:
             self._refuse(verdict)
         elif account.is_full_for(self.account):
-            self.error(ErrorText.MAXIMUM_ACCOUNT_CONNECTIONS)
-            self.close_with_error(
-                ErrorText.MAXIMUM_ACCOUNT_CONNECTIONS,
-                ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED,
-            )
+            self.account_full()
         else:
             left = self.account
             self.connected()
@@ -384,6 +380,18 @@ class Client(ClientSession):
     def credentials_revoked(self) -> None:
         """Close the connection, because the user's credentials were revoked."""
         self._end_login(ErrorText.USER_AUTHENTICATION_REVOKED, ClosedReason.CREDENTIALS_REVOKED)
+
+    def login_lost(self) -> None:
+        """Close the connection, because the user has no right to it any more."""
+        self._end_login(ErrorText.AUTHORIZATION_VIOLATION, ClosedReason.AUTHENTICATION_FAILURE)
+
+    def account_full(self) -> None:
+        """Close the connection, because its account has more than it may have."""
+        self.error(ErrorText.MAXIMUM_ACCOUNT_CONNECTIONS)
+        self.close_with_error(
+            ErrorText.MAXIMUM_ACCOUNT_CONNECTIONS,
+            ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED,
+        )
 
     def _end_login(self, text: str, reason: ClosedReason) -> None:
         self.debug(text)
@@ -505,6 +513,10 @@ class Client(ClientSession):
         """The TLS of the connection after its handshake; None: it has none."""
         framing = self.endpoint.framing
         return framing.tls if isinstance(framing, TlsFraming) and framing.is_open else None
+
+    def tls_facts(self) -> dict[str, Any] | None:
+        """Return what an auth callout is told of TLS; None: the connection is not encrypted."""
+        return None
 
     @property
     def verdict(self) -> Verdict | None:

@@ -1,0 +1,1 @@
+"""Operator mode: accounts and users are JWTs, which operators, accounts and their keys sign."""

@@ -1,0 +1,206 @@
+"""The logins of operator mode: a user JWT, and a signature that its key made of INFO's nonce.
+
+    CONNECT ─▶ JWT (or default_sentinel) ─▶ account ─▶ issuer, scope ─▶ signature ─▶ restrictions
+                                              │                (none for a bearer)
+                                  looked up if it is not known
+
+- A login needs two verifications of a signature, or one if the JWT was seen before: they run on the
+  loop, at about 80 µs each.
+- All refusals look the same to the client; the log says at debug level why, without the JWT.
+
+Source: nats-server's `processClientOrLeafAuthentication`, `proxyCheck` (server/auth.go),
+`setExpiration` (server/client.go).
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from natsd.auth.jwt.claims import UserPermissions, is_revoked
+from natsd.auth.jwt.token import BadToken
+from natsd.auth.jwt.user import UserClaims
+from natsd.auth.nkeys import decode_signature, verify
+from natsd.auth.operator.accounts import AccountUnavailable, ClaimedAccount, ClaimedAccounts
+from natsd.auth.operator.restrictions import SECOND_NS, ends_at_ns, may_come_from, may_use
+from natsd.auth.operator.trust import Trust
+from natsd.auth.operator.users import (
+    UserRefused,
+    compiled_rules,
+    decode_user,
+    limits_of,
+    rights_of,
+)
+from natsd.auth.proxies import Proxies
+from natsd.auth.verdict import ConnectingClient, Credentials, JwtFacts, Verdict, refused
+from natsd.core.reasons import ClosedReason
+
+CLOSED_TEXTS: Final = {
+    ClosedReason.PROXY_REQUIRED: "proxy connection required",
+    ClosedReason.PROXY_NOT_TRUSTED: "proxy is not trusted",
+}
+_logger = logging.getLogger("natsd.auth")
+
+
+class OperatorLogins:
+    """Decides over the clients of a server in operator mode."""
+
+    is_required = True
+    needs_nonce = True
+    needs_credentials = True  # INFO says so even if a default JWT stands for a missing one
+
+    def __init__(
+        self,
+        accounts: ClaimedAccounts,
+        trust: Trust,
+        proxies: Proxies,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._accounts = accounts
+        self._trust = trust
+        self._proxies = proxies
+        self._now_ns = now_ns
+        self.pinned_refusals = 0  # users of accounts that are not pinned, for monitoring
+
+    def authenticate(
+        self, client: ConnectingClient, connect: Credentials
+    ) -> Verdict | Awaitable[Verdict]:
+        """Return whether, and as what, a client is accepted, or an awaitable of that."""
+        proxy = self._proxies.signer(client.nonce, connect.proxy_sig)
+        if proxy is None:
+            return _refused_for(ClosedReason.PROXY_NOT_TRUSTED)
+        user = self.claimed_user(connect)
+        if isinstance(user, Verdict):
+            return user
+        refusal = self._refusal(user, proxy)
+        if refusal is not None:
+            return refusal
+        account = self._accounts.get(user.account)
+        if account is None:
+            return self._after_lookup(client, connect, user, proxy)
+        return self.decide(client, connect, user, account, proxy)
+
+    def claimed_user(self, connect: Credentials) -> UserClaims | Verdict:
+        """Return the user that a CONNECT names, or why there is none."""
+        jwt = self.presented_jwt(connect)
+        if not jwt:
+            return refused("Authentication requires a user JWT")
+        try:
+            return decode_user(jwt)
+        except BadToken as error:
+            return refused(f"User JWT not valid: {error}")
+
+    def presented_jwt(self, connect: Credentials) -> str:
+        """Return the JWT of a CONNECT; what is none gives way to the default one."""
+        if not self._trust.sentinel:
+            return connect.jwt
+        try:
+            decode_user(connect.jwt)
+        except BadToken:
+            return self._trust.sentinel
+        return connect.jwt
+
+    def _refusal(self, user: UserClaims, proxy: str) -> Verdict | None:
+        """Return why the user must not log in, as far as that shows without its account."""
+        if user.body.proxy_required and not proxy:
+            return _refused_for(ClosedReason.PROXY_REQUIRED)
+        issues = user.issues(self._now_ns() / SECOND_NS)
+        if issues.blocks(by_time=True):
+            return refused(f"User JWT no longer valid: {'; '.join(issues.all)}")
+        pinned = self._trust.pinned_accounts
+        if pinned is not None and user.account not in pinned:
+            self.pinned_refusals += 1
+            return refused(f"Account {user.account} not listed as operator pinned account")
+        return None
+
+    async def _after_lookup(
+        self, client: ConnectingClient, connect: Credentials, user: UserClaims, proxy: str
+    ) -> Verdict:
+        try:
+            account = await self._accounts.require(user.account)
+        except AccountUnavailable as error:
+            return refused(f"Account JWT lookup error: {error}")
+        return self.decide(client, connect, user, account, proxy)
+
+    def decide(
+        self,
+        client: ConnectingClient,
+        connect: Credentials,
+        user: UserClaims,
+        account: ClaimedAccount,
+        proxy: str,
+    ) -> Verdict:
+        """Return the verdict over a user whose account is known."""
+        try:
+            rights = rights_of(user, account)
+            self._check(client, connect, user, rights, account)
+            rules = compiled_rules(rights, account)
+        except UserRefused as error:
+            return refused(str(error))
+        if rights.proxy_required and not proxy:
+            return _refused_for(ClosedReason.PROXY_REQUIRED)
+        ends_ns = ends_at_ns(rights, self._now_ns())
+        if ends_ns is None:
+            _logger.error("Outside connect times")
+            return refused("Outside connect times")
+        ends = [at_ns for at_ns in (ends_ns, user.expires * SECOND_NS) if at_ns > 0]
+        return Verdict(
+            account.name,
+            rules,
+            user=user.subject,
+            label=f"jwt:{user.subject}",
+            expires_ns=min(ends, default=0),
+            limits=limits_of(rights),
+            jwt=jwt_facts(self.presented_jwt(connect), user),
+            proxy_key=proxy,
+        )
+
+    def _check(
+        self,
+        client: ConnectingClient,
+        connect: Credentials,
+        user: UserClaims,
+        rights: UserPermissions,
+        account: ClaimedAccount,
+    ) -> None:
+        """Check signature, revocation, bearer, and how and from where. Raises UserRefused."""
+        if account.has_expired(self._now_ns() / SECOND_NS):
+            raise UserRefused("Account JWT has expired")
+        if rights.bearer_token and account.claims.body.limits.disallow_bearer:
+            raise UserRefused("Account does not allow bearer tokens")
+        if not may_use(rights, client.connection_type):
+            raise UserRefused("Connection type not allowed")
+        if not rights.bearer_token:
+            check_signature(client, connect, user.subject)
+        if is_revoked(account.claims.body.revocations, user.subject, user.issued_at):
+            raise UserRefused("User authentication revoked")
+        if not may_come_from(rights, client.ip):
+            _logger.error("Bad src Ip %s", client.ip)
+            raise UserRefused(f"Bad src Ip {client.ip}")
+
+
+def check_signature(client: ConnectingClient, connect: Credentials, key: str) -> None:
+    """Check the client's signature of the nonce. Raises UserRefused."""
+    if not connect.sig:
+        raise UserRefused("Signature missing")
+    signature = decode_signature(connect.sig)
+    if signature is None:
+        raise UserRefused("Signature not valid base64")
+    if not client.nonce or not verify(key, client.nonce, signature):
+        raise UserRefused("Signature not verified")
+
+
+def jwt_facts(jwt: str, user: UserClaims) -> JwtFacts:
+    """Return what monitoring shows of a user."""
+    return JwtFacts(
+        jwt=jwt,
+        user_key=user.subject,
+        issuer_key=user.issuer,
+        account_key=user.account,
+        issued_at=user.issued_at,
+        name=user.name,
+        tags=user.body.tags,
+    )
+
+
+def _refused_for(reason: ClosedReason) -> Verdict:
+    return refused(CLOSED_TEXTS[reason], reason)

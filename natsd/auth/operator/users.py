@@ -1,0 +1,85 @@
+"""User JWTs: decoded once for many logins, and the rights that one has in its account.
+
+Source: nats-server's `processClientOrLeafAuthentication` (server/auth.go),
+`buildInternalNkeyUser` (server/accounts.go), `applyAccountLimits` (server/client.go).
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from natsd.auth.jwt.claims import UserPermissions
+from natsd.auth.jwt.decode import decode_as
+from natsd.auth.jwt.user import UserClaims
+from natsd.auth.operator.accounts import ClaimedAccount
+from natsd.auth.operator.scopes import BadTemplate, ScopedUser, fill_in
+from natsd.auth.operator.translation import permissions_options
+from natsd.auth.permissions import compile_permissions
+from natsd.auth.verdict import UserLimits
+from natsd.config import OptionsError
+from natsd.core.routing import InvalidSubject, PermissionRules
+
+DECODED_MAX: Final = 4096
+"""User JWTs whose claims are remembered; one comes in a CONNECT, which bounds its length."""
+INT32_MAX: Final = 2**31 - 1
+
+
+class UserRefused(Exception):
+    """A user must not log in; the text is for the log at debug level."""
+
+
+@lru_cache(DECODED_MAX)
+def decode_user(jwt: str) -> UserClaims:
+    """Return the verified claims of a user. Raises BadToken.
+
+    Only what is verified is remembered, so a client cannot fill the memory with forged tokens.
+    """
+    return decode_as(UserClaims, jwt)
+
+
+def rights_of(user: UserClaims, account: ClaimedAccount) -> UserPermissions:
+    """Return what a user may do: what its JWT says, or the template of its issuer.
+
+    Raises UserRefused if the issuer may not sign users of the account.
+    """
+    if user.issuer not in account.signers:
+        raise UserRefused("User JWT issuer is not known")
+    scope = account.signers[user.issuer]
+    if scope is None:
+        return user.body
+    if not user.body.is_unset:
+        raise UserRefused(
+            "User JWT is not valid: scoped users require no permissions or limits set"
+        )
+    claims = account.claims
+    scoped = ScopedUser(
+        name=user.name,
+        subject=user.subject,
+        tags=user.body.tags,
+        account_name=claims.name,
+        account_subject=user.body.issuer_account,
+        account_tags=claims.body.tags,
+    )
+    try:
+        return fill_in(scope.template, scoped)
+    except BadTemplate as error:
+        raise UserRefused(f"User JWT generated invalid permissions: {error}") from None
+
+
+def compiled_rules(rights: UserPermissions, account: ClaimedAccount) -> PermissionRules | None:
+    """Return the compiled permissions of a user; None: it may do everything.
+
+    Without own permissions it has the default ones of its account. Raises UserRefused.
+    """
+    try:
+        options = permissions_options(rights) or account.options.default_permissions
+        return None if options is None else compile_permissions(options)
+    except (OptionsError, InvalidSubject) as error:
+        raise UserRefused(f"User JWT has invalid permissions: {error}") from None
+
+
+def limits_of(rights: UserPermissions) -> UserLimits:
+    """Return the limits of a user."""
+    return UserLimits(
+        subscriptions=max(-1, min(rights.subs, INT32_MAX)),
+        payload=max(-1, min(rights.payload, INT32_MAX)),
+    )
