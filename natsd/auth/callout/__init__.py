@@ -1,0 +1,1 @@
+"""Auth callout: a service that clients of the server itself provide decides over logins."""
