@@ -14,7 +14,14 @@ class InfoLine:
     """Renders INFO lines; the fields that all clients share are rendered once."""
 
     def __init__(
-        self, options: Options, server_id: str, name: str, port: int, *, auth_required: bool
+        self,
+        options: Options,
+        server_id: str,
+        name: str,
+        port: int,
+        *,
+        auth_required: bool,
+        xkey: str = "",
     ) -> None:
         host, advertised_port = _advertised(options, port)
         fields: dict[str, object] = {
@@ -40,6 +47,8 @@ class InfoLine:
             fields["jetstream"] = True
             domain = {"domain": options.jetstream.domain} if options.jetstream.domain else {}
             ending["api_lvl"] = API_LEVEL
+        if xkey:
+            ending["xkey"] = xkey
         ending["natsd"] = VERSION
         self._max_payload = options.max_payload
         self._start = "INFO " + _compact(fields)[:-1]

@@ -93,6 +93,13 @@ class JetStreamPart:
         banner.log_jetstream(self._resolved)
         return is_empty
 
+    def stored_accounts(self) -> list[str]:
+        """Return the accounts that have files; `prepare` must have returned. Blocks."""
+        if not self._options.jetstream.enabled:
+            return []
+        directory = self._resolved.directory
+        return [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
+
     def hold_requests(self, accounts: AccountDirectory) -> None:
         """Hold the accounts' requests until JetStream is started; `prepare` must have returned.
 

@@ -43,23 +43,27 @@ from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.monitor.events import SystemEvents
 from natsd.monitor.services import Services
 from natsd.server.banner import log_stopped, log_stopping
-from natsd.server.identity import new_server_id
+from natsd.server.identity import new_server_id, new_server_keys
 from natsd.server.info import InfoLine
 from natsd.server.jetstream import JetStreamPart
 from natsd.server.limits import set_limits, sweep_seconds
 from natsd.server.login import make_authenticator
 from natsd.server.server_files import ServerFiles
 from natsd.server.threaded import OwnThread
+from natsd.version import NATS_VERSION
 
 if TYPE_CHECKING:
     from natsd.accounts.account_links import AccountLinks
+    from natsd.auth.callout.service import AuthService
     from natsd.clients.closed import ClosedClient
     from natsd.clients.openings import Openings
     from natsd.clients.transport import TransportLink, Transports
+    from natsd.config.account_options import AccountOptions
     from natsd.config.changes import OptionChange
     from natsd.config.loaded import LoadedConfig
     from natsd.jetstream.jetstream import JetStream
     from natsd.server.log import DaemonLog
+    from natsd.server.operator_mode import OperatorMode
 
 logger = logging.getLogger("natsd.server")
 
@@ -90,7 +94,8 @@ class Server:
         **settings: Any,
     ) -> None:
         self.options = make_options(options, **settings)
-        self.id = new_server_id()
+        self._keys = new_server_keys(self.options)
+        self.id = new_server_id() if self._keys is None else self._keys.pair.public
         self.name = self.options.server_name or self.id
         self.client_host = self.options.host
         self.client_port = 0
@@ -103,6 +108,7 @@ class Server:
         self.logins = PendingLogins()
         self.openings: Openings | None = None
         self.settings = Settings()
+        self.operator: OperatorMode | None = None
         self._own_thread = OwnThread(self) if thread else None
         self._acceptor: Acceptor | None = None
         self._is_serving = False
@@ -186,6 +192,8 @@ class Server:
         monitoring starts after the import, which then blocks no request.
         """
         is_empty = await self._jetstream.prepare()
+        if self.operator is not None:
+            await self.operator.start(await asyncio.to_thread(self._jetstream.stored_accounts))
         if is_empty:
             self.files.open()
             self._jetstream.hold_requests(self.accounts)
@@ -210,6 +218,8 @@ class Server:
             return
         await self._services.close()
         await self._jetstream.stop()
+        if self.operator is not None:
+            await self.operator.close()
         self._close_connections()
         self._stopped.set()
 
@@ -238,9 +248,14 @@ class Server:
         except OptionsError:
             self.reactor.close()
             raise
+        self.operator = None
+        if self._own_authenticator is None and (options.operators or options.trusted_keys):
+            self.operator = self._make_operator_mode()
+            self._jetstream.settings_of = self.operator.settings_of
+        system = self.operator and self.operator.trust.system_account
         self.accounts = AccountDirectory(
             self._make_account,
-            system=options.system_account,
+            system=system or options.system_account,
             has_system=not options.no_system_account,
         )
         for name in options.accounts:
@@ -283,6 +298,36 @@ class Server:
 
         openings = Openings(options, self.reactor)
         return lambda: setattr(self, "openings", openings)
+
+    def _make_operator_mode(self) -> "OperatorMode":
+        """Return the accounts and logins of operator mode. Raises OptionsError."""
+        from natsd.server.operator_mode import OperatorMode
+
+        assert self._keys is not None
+        return OperatorMode(
+            self.options,
+            self,
+            self._keys,
+            server_fields=self._callout_fields(),
+            other_servers=lambda: 0,
+        )
+
+    def _callout_fields(self) -> dict[str, object]:
+        """Return what an auth service is told of this server."""
+        return {"name": self.name, "host": self.options.host, "version": NATS_VERSION}
+
+    def apply_account(
+        self, name: str, options: "AccountOptions", *, jwt: str, name_in_jwt: str
+    ) -> None:
+        """Create or change an account, as its settings say; the rest is for monitoring."""
+        account = self.accounts.add(name)
+        account.limits = options.limits
+        account.msg_trace = options.msg_trace if options.msg_trace.dest else None
+        self._jetstream.configure_account(account)
+
+    def clients_of(self, account: str) -> "list[Client]":
+        """Return the connected clients of an account."""
+        return [client for client in self.clients.values() if client.account_name == account]
 
     def _make_account(self, name: str, is_system: bool) -> Account:
         configured = self.options.accounts.get(name)
@@ -350,9 +395,22 @@ class Server:
     def renew_login(self) -> None:
         """Accept the credentials of the options, unless the server was given an authenticator."""
         self.authenticator = self._own_authenticator or make_authenticator(
-            self.options, self.accounts, self._authenticator_before
+            self.options,
+            self.accounts,
+            self._authenticator_before,
+            operator=self.operator,
+            ask=self._auth_service(),
         )
         self._authenticator_before = self.authenticator
+
+    def _auth_service(self) -> "AuthService | None":
+        """Return the requests to the auth callout of the settings; None: they have none."""
+        if self._keys is None or self.options.authorization.auth_callout is None:
+            return None
+        from natsd.auth.callout.service import AuthService
+
+        timeout_s = self.options.authorization.timeout.total_seconds()
+        return AuthService(self._keys, self._callout_fields(), timeout_s, self.now_ns)
 
     def renew_info(self) -> None:
         """Render the INFO line as the options say, and send it to the clients that support that."""
@@ -364,7 +422,12 @@ class Server:
         login = self.authenticator
         is_required = login.is_required and login.needs_credentials
         return InfoLine(
-            self.options, self.id, self.name, self.client_port, auth_required=is_required
+            self.options,
+            self.id,
+            self.name,
+            self.client_port,
+            auth_required=is_required,
+            xkey="" if self._keys is None else self._keys.xkey.public,
         )
 
     def renew_jetstream(self) -> None:
@@ -402,6 +465,8 @@ class Server:
         """Stop all parts. A task runs this, so that messages queued before the stop are sent."""
         await self._services.close()
         await self._jetstream.stop()
+        if self.operator is not None:
+            await self.operator.close()
         self._close_connections()
         await self.logins.close()
         if self._transports is not None:

@@ -1,0 +1,276 @@
+"""Operator mode, composed: trust, resolver, its services, and the logins, from the settings.
+
+    OperatorMode ─▶ Trust ─▶ Resolver ─▶ ClaimedAccounts ─▶ OperatorLogins ─▶ OperatorCallout
+                                 │              └─▶ server.apply_account, clients that are closed
+                                 └─▶ services in the system account
+
+This module is imported only by a server whose settings have operators or trusted keys.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+from natsd.accounts import Account, AccountDirectory
+from natsd.auth.callout.logins import OperatorCallout
+from natsd.auth.callout.service import AuthService, ServerKeys
+from natsd.auth.jwt.account import AccountClaims
+from natsd.auth.jwt.account_checks import account_issues
+from natsd.auth.jwt.decode import decode_as
+from natsd.auth.jwt.token import BadToken
+from natsd.auth.nkeys import Kind, is_public
+from natsd.auth.operator.accounts import (
+    AccountEnd,
+    AccountUnavailable,
+    ClaimedAccount,
+    ClaimedAccounts,
+)
+from natsd.auth.operator.activations import check_activation
+from natsd.auth.operator.login import OperatorLogins
+from natsd.auth.operator.lost_rights import LoggedInClient, close_all, close_lost
+from natsd.auth.operator.trust import Trust, read_trust
+from natsd.auth.proxies import Proxies
+from natsd.auth.resolver.directory_resolver import CHECK_S_MAX, DirectoryResolver
+from natsd.auth.resolver.jwt_directory import JwtDirectory
+from natsd.auth.resolver.resolver import MemoryResolver, NotResolved, Resolver
+from natsd.auth.resolver.services import ClaimsServices, serve_directory, serve_updates
+from natsd.auth.resolver.synchronizing import OtherServers, PackExchange
+from natsd.auth.resolver.url_resolver import UrlResolver
+from natsd.config import Options, OptionsError
+from natsd.config.account_jetstream import AccountJetStream
+from natsd.config.account_options import AccountOptions
+from natsd.server.callout_accounts import DirectoryCalloutAccounts
+
+if TYPE_CHECKING:
+    from natsd.config.resolver_options import ResolverOptions
+
+INTERVAL_S: Final = 60.0
+NO_STREAMS: Final = AccountOptions(jetstream=AccountJetStream(enabled=False))
+CACHE_LIMIT: Final = 1000
+CACHE_TTL_S: Final = 3600.0
+
+logger = logging.getLogger("natsd.server")
+
+
+class OperatorHost(Protocol):
+    """The part of the server that operator mode uses."""
+
+    id: str
+    options: Options
+    accounts: AccountDirectory
+
+    def describe(self) -> dict[str, object]:
+        """Return the server's fields in a message that it publishes about itself."""
+        ...
+
+    def apply_account(
+        self, name: str, options: AccountOptions, *, jwt: str, name_in_jwt: str
+    ) -> None:
+        """Create or change an account, as its settings say; the rest is for monitoring."""
+        ...
+
+    def clients_of(self, account: str) -> Iterable[LoggedInClient]:
+        """Return the connected clients of an account."""
+        ...
+
+
+class OperatorMode:
+    """The accounts and logins of a server in operator mode."""
+
+    def __init__(
+        self,
+        options: Options,
+        host: OperatorHost,
+        keys: ServerKeys,
+        *,
+        server_fields: Mapping[str, object],
+        other_servers: Callable[[], int],
+    ) -> None:
+        """Read the settings. Raises OptionsError if they contradict each other."""
+        self._options = options
+        self._host = host
+        self.trust: Trust = read_trust(options)
+        self._resolver = make_resolver(options)
+        self._other_servers = other_servers
+        self._keys = keys
+        self._server_fields = server_fields
+        self.claimed = ClaimedAccounts(self._resolver, self.trust, self, lambda: now_ns() / 1e9)
+        self._services: ClaimsServices | None = None
+        self._packs: PackExchange | None = None
+        self.authenticator = self._make_authenticator()
+
+    def _make_authenticator(self) -> OperatorCallout:
+        options = self._options
+        proxies = Proxies(options.proxies.trusted if options.proxies else ())
+        logins = OperatorLogins(self.claimed, self.trust, proxies, now_ns)
+        timeout_s = options.authorization.timeout.total_seconds()
+        service = AuthService(self._keys, self._server_fields, timeout_s, now_ns)
+        accounts = DirectoryCalloutAccounts(lambda: self._host.accounts)
+        return OperatorCallout(logins, self.claimed, accounts, service, now_ns)
+
+    async def start(self, stored_accounts: Iterable[str]) -> None:
+        """Open the resolver, load accounts, and serve requests about JWTs.
+
+        The system account is loaded, and those of `stored_accounts` that are public keys: their
+        streams must work before a client connects. Raises OptionsError for a JWT in the settings
+        that is not valid, and OSError.
+        """
+        await self._resolver.start()
+        await self._preload()
+        names = [self.trust.system_account] if self.trust.system_account else []
+        names += [name for name in stored_accounts if is_public(name, Kind.ACCOUNT)]
+        for name in names:
+            try:
+                await self.claimed.require(name)
+            except AccountUnavailable as error:
+                logger.error("Account %s is not available: %s", name, error)
+        self._serve()
+
+    async def close(self) -> None:
+        """Close the resolver and end its services."""
+        if self._packs is not None:
+            await self._packs.close()
+        if self._services is not None:
+            await self._services.close()
+        await self.claimed.close()
+        await self._resolver.close()
+
+    async def reload(self, options: Options) -> None:
+        """Take the JWTs that the settings and the directory have now. Raises as `start` does."""
+        self._options = options
+        await self._preload()
+        if isinstance(self._resolver, DirectoryResolver):
+            await self._resolver.reload()
+            return
+        for name, jwt in options.resolver_preload.items():
+            await self.claimed.changed(name, jwt)
+
+    def settings_of(self, account: Account) -> AccountOptions:
+        """Return the settings of an account; one that no JWT describes has no streams."""
+        claimed = self.claimed.get(account.name)
+        return NO_STREAMS if claimed is None else claimed.options
+
+    def activation_ends_ns(
+        self,
+        token: str,
+        exporter: str,
+        importer: str,
+        subject: str,
+        kind: str,
+        revocations: Mapping[str, int],
+    ) -> int | None:
+        """Return when a right to import ends; 0: never, None: there is none."""
+        account = self.claimed.get(exporter)
+        if account is None:
+            return None
+        return check_activation(
+            token, account, importer, subject, kind, revocations, now_ns() / 1e9
+        )
+
+    # ---- what is told of accounts
+
+    def account_changed(self, before: ClaimedAccount | None, account: ClaimedAccount) -> None:
+        """Put an account in force, and close the clients that lost their right."""
+        self._host.apply_account(
+            account.name, account.options, jwt=account.jwt, name_in_jwt=account.claims.name
+        )
+        if before is not None:
+            close_lost(list(self._host.clients_of(account.name)), before, account)
+
+    def account_ended(self, name: str, end: AccountEnd) -> None:
+        """Close the clients of an account, which may not be used any more."""
+        logger.info("Account %s has %s", name, "expired" if end is AccountEnd.EXPIRED else "ended")
+        close_all(list(self._host.clients_of(name)), end)
+
+    # ---- the start
+
+    async def _preload(self) -> None:
+        for name, jwt in self._options.resolver_preload.items():
+            try:
+                claims = decode_as(AccountClaims, jwt)
+            except BadToken as error:
+                raise OptionsError(f'preload account error for "{name}": {error}') from None
+            issues = account_issues(claims, now_ns() / 1e9)
+            if issues.blocks(by_time=True):
+                logger.warning("Account [%s] has validation issues:", name)
+                for issue in issues.all:
+                    logger.warning("  - %s", issue)
+            try:
+                await self._resolver.store(name, jwt)
+            except NotResolved as error:
+                if isinstance(self._resolver, UrlResolver):
+                    raise OptionsError(
+                        "resolver preloads only available for writeable resolver types"
+                        " MEM/DIR/CACHE_DIR"
+                    ) from None
+                raise OptionsError(f'preload account error for "{name}": {error}') from None
+
+    def _serve(self) -> None:
+        """Serve the requests about JWTs in the system account."""
+        client = self._host.accounts.system.internal_client
+        self._services = services = ClaimsServices(self._host, client)
+        resolver = self._resolver
+        if not isinstance(resolver, DirectoryResolver):
+            serve_updates(services, self.claimed.update)
+            return
+        resolver.changed, resolver.deleted = self.claimed.changed, self.claimed.deleted
+        is_cache = self._is_cache
+        resolver.peers = OtherServers(
+            client, self._host.id, self._other_servers, answers_itself=not is_cache
+        )
+        has_account = self.claimed.__contains__ if is_cache else None
+        serve_directory(services, resolver, self.trust.claims, has_account=has_account)
+        if is_cache:
+            logger.info("Managing some jwt in exclusive directory %s", resolver.path)
+            return
+        assert self._options.resolver is not None
+        interval_s = self._options.resolver.interval.total_seconds() or INTERVAL_S
+        self._packs = PackExchange(services, client, resolver, self._host.id, interval_s)
+        self._packs.start()
+        logger.info("Managing all jwt in exclusive directory %s", resolver.path)
+
+    @property
+    def _is_cache(self) -> bool:
+        return self._options.resolver is not None and self._options.resolver.kind == "cache"
+
+
+def make_resolver(options: Options) -> Resolver:
+    """Return the resolver that the settings describe; without one, that of the preload."""
+    settings = options.resolver
+    if settings is None or settings.kind == "memory":
+        return MemoryResolver()
+    if settings.kind == "url":
+        tls = None
+        if options.resolver_tls is not None:
+            from natsd.server.resolver_tls import resolver_context
+
+            tls = resolver_context(options.resolver_tls)
+        return UrlResolver(settings.url, settings.timeout.total_seconds(), tls)
+    return _directory_resolver(settings)
+
+
+def _directory_resolver(settings: "ResolverOptions") -> DirectoryResolver:
+    is_cache = settings.kind == "cache"
+    ttl_s = settings.ttl.total_seconds() or (CACHE_TTL_S if is_cache else 0.0)
+    assert settings.dir is not None
+    directory = JwtDirectory(
+        settings.dir,
+        lambda: now_ns() / 1e9,
+        limit=settings.limit or (CACHE_LIMIT if is_cache else 0),
+        is_cache=is_cache,
+        ttl_s=ttl_s,
+    )
+    check_s = min(ttl_s / 2, CHECK_S_MAX) if ttl_s else CHECK_S_MAX
+    return DirectoryResolver(
+        directory,
+        timeout_s=settings.timeout.total_seconds(),
+        check_s=check_s,
+        may_delete=settings.allow_delete or is_cache,
+        keeps_deleted=not (settings.hard_delete or is_cache),
+    )
+
+
+def now_ns() -> int:
+    """Return the wall clock in Unix nanoseconds."""
+    return time.time_ns()

@@ -1,0 +1,334 @@
+"""Operator mode, with the clients of nats-py over real sockets."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import nats
+import nats.js.errors
+import pytest
+from nats.aio.client import Client
+
+from natsd import Server
+from natsd.auth.jwt.token import encode
+from natsd.auth.nkeys import KeyPair
+from natsd.config import OptionsError
+from tests.auth.tokens import NO_USER_LIMITS, AccountKeys, Operator, UserKeys
+from tests.waiting import eventually_within
+
+OPERATOR = Operator()
+SYSTEM = OPERATOR.account("SYS")
+A = OPERATOR.account("A")
+OPERATOR_JWT = OPERATOR.jwt(system_account=SYSTEM.name)
+
+
+def signature(key: KeyPair) -> Callable[[str], bytes]:
+    def sign(nonce: str) -> bytes:
+        return base64.b64encode(key.sign(nonce.encode()))
+
+    return sign
+
+
+@asynccontextmanager
+async def connected(server: Server, user: UserKeys | None, **more: Any) -> AsyncIterator[Client]:
+    if user is not None:
+        jwt = user.jwt
+        more |= {"user_jwt_cb": lambda: jwt.encode(), "signature_cb": signature(user.key)}
+    client = await nats.connect(
+        server.client_url, allow_reconnect=False, error_cb=ignore, connect_timeout=10, **more
+    )
+    try:
+        yield client
+    finally:
+        if not client.is_closed:
+            await client.close()
+
+
+async def ignore(_error: Exception) -> None: ...
+
+
+class Lines:
+    """A client that reads the server's lines one by one."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def next(self) -> str:
+        async with asyncio.timeout(20):
+            return (await self.reader.readline()).decode().strip()
+
+
+@asynccontextmanager
+async def lines(server: Server, user: UserKeys | None, /, **fields: Any) -> AsyncIterator[Lines]:
+    """Log in; the first line that is read is PONG, or the reason of a refusal."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.client_port)
+    made = Lines(reader, writer)
+    info = json.loads((await made.next()).removeprefix("INFO "))
+    assert info["auth_required"]
+    fields = {"verbose": False, "protocol": 0, **fields}
+    if user is not None:
+        fields |= {"jwt": user.jwt, "sig": signature(user.key)(info["nonce"]).decode()}
+    writer.write(f"CONNECT {json.dumps(fields)}\r\nPING\r\n".encode())
+    try:
+        yield made
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def memory(*accounts: AccountKeys, **settings: Any) -> Server:
+    preload = {account.name: account.jwt for account in (SYSTEM, *accounts)}
+    return Server(
+        host="127.0.0.1",
+        port=-1,
+        operators=[OPERATOR_JWT],
+        resolver="MEMORY",
+        resolver_preload=preload,
+        **settings,
+    )
+
+
+def directory(path: Path, **settings: Any) -> Server:
+    resolver = {"type": "full", "dir": str(path), "allow_delete": True, **settings}
+    return Server(
+        host="127.0.0.1",
+        port=-1,
+        operators=[OPERATOR_JWT],
+        resolver=resolver,
+        resolver_preload={SYSTEM.name: SYSTEM.jwt},
+    )
+
+
+async def request(client: Client, subject: str, payload: str) -> Any:
+    return json.loads((await client.request(subject, payload.encode(), timeout=10)).data)
+
+
+async def push(client: Client, account: AccountKeys) -> None:
+    answer = await request(client, "$SYS.REQ.CLAIMS.UPDATE", account.jwt)
+    assert answer["data"]["message"] == "jwt updated", answer
+
+
+async def test_users_of_two_accounts_do_not_hear_each_other() -> None:
+    b = OPERATOR.account("B")
+    async with memory(A, b) as server:
+        async with (
+            connected(server, A.user()) as first,
+            connected(server, A.user("other")) as second,
+            connected(server, b.user()) as stranger,
+        ):
+            heard, unheard = await second.subscribe("x"), await stranger.subscribe("x")
+            await second.flush()
+            await stranger.flush()
+            await first.publish("x", b"hello")
+            await first.flush()
+            assert (await heard.next_msg(timeout=10)).data == b"hello"
+            await stranger.flush()
+            assert unheard.pending_msgs == 0
+        assert {client.account_name for client in server.clients.values()} <= {A.name, b.name}
+
+
+STRANGE_KEY = KeyPair.create(OPERATOR.key.kind)
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        None,
+        OPERATOR.account("unknown").user(),
+        UserKeys(A.user("other").key, A.user().jwt),
+        A.user(src=["10.0.0.0/8"]),
+        A.user(claim_exp=1_700_000_001),
+    ],
+    ids=["no JWT", "unknown account", "wrong key", "wrong address", "expired"],
+)
+async def test_who_is_refused(user: UserKeys | None) -> None:
+    async with memory(A) as server, lines(server, user) as client:
+        assert await client.next() == "-ERR 'Authorization Violation'"
+        assert await client.next() == ""
+
+
+async def test_an_account_that_another_operator_signed_has_no_users() -> None:
+    stranger = Operator(STRANGE_KEY, STRANGE_KEY).account("A")
+    async with memory(stranger) as server, lines(server, stranger.user()) as client:
+        assert await client.next() == "-ERR 'Authorization Violation'"
+
+
+async def test_permissions_of_a_user() -> None:
+    user = A.user(pub={"allow": ["yes"]}, payload=3)
+    async with memory(A) as server, lines(server, user) as client:
+        assert await client.next() == "PONG"
+        client.writer.write(b"PUB yes 2\r\nok\r\nPUB no 2\r\nok\r\n")
+        assert await client.next() == "-ERR 'Permissions Violation for Publish to \"no\"'"
+        client.writer.write(b"PUB yes 4\r\nlong\r\n")
+        assert await client.next() == "-ERR 'Maximum Payload Violation'"
+
+
+async def test_a_client_without_jwt_is_the_default_sentinel() -> None:
+    sentinel = A.user(bearer_token=True)
+    async with (
+        memory(A, default_sentinel=sentinel.jwt) as server,
+        connected(server, None) as client,
+    ):
+        await client.flush()
+        assert [each.account_name for each in server.clients.values()] == [A.name]
+
+
+async def test_a_user_expires() -> None:
+    async with memory(A) as server:
+        soon = (server.now_ns() // 10**9) + 2
+        async with lines(server, A.user(claim_exp=soon)) as client:
+            assert await client.next() == "PONG"
+            assert await client.next() == "-ERR 'User Authentication Expired'"
+
+
+async def test_an_account_expires() -> None:
+    soon = time.time_ns() // 10**9 + 2
+    async with memory(OPERATOR.account("A", claim_exp=soon)) as server:
+        async with lines(server, A.user()) as client:
+            assert await client.next() == "PONG"
+            assert await client.next() == "-ERR 'Account Authentication Expired'"
+        async with lines(server, A.user()) as client:
+            assert await client.next() == "-ERR 'Authorization Violation'"
+
+
+async def test_accounts_are_pushed_changed_and_deleted(tmp_path: Path) -> None:
+    """What nsc does: push, pull, revoke, delete."""
+    refused = "-ERR 'Authorization Violation'"
+    async with directory(tmp_path) as server, connected(server, SYSTEM.user()) as operator:
+        async with lines(server, A.user()) as client:
+            assert await client.next() == refused
+        await push(operator, A)
+        async with lines(server, A.user()) as client, connected(server, A.user("other")) as other:
+            assert await client.next() == "PONG"
+            revoked = {A.user().key.public: server.now_ns() // 10**9}
+            await push(operator, OPERATOR.account("A", revocations=revoked))
+            assert await client.next() == "-ERR 'User Authentication Revoked'"
+            await other.flush()
+            async with lines(server, A.user()) as again:
+                assert await again.next() == refused
+            listed = await request(operator, "$SYS.REQ.CLAIMS.LIST", "")
+            assert sorted(listed["data"]) == sorted([SYSTEM.name, A.name])
+            key = OPERATOR.key
+            body = {"accounts": [A.name], "type": "generic", "version": 2}
+            deletion = encode({"iss": key.public, "sub": key.public, "nats": body}, key)
+            answer = await request(operator, "$SYS.REQ.CLAIMS.DELETE", deletion)
+            assert answer["data"]["message"] == "deleted 1 accounts"
+            await eventually_within(lambda: other.is_closed)
+    assert (tmp_path / f"{A.name}.jwt.deleted").exists()
+
+
+async def test_pushed_accounts_are_there_after_a_restart(tmp_path: Path) -> None:
+    async with directory(tmp_path) as server, connected(server, SYSTEM.user()) as operator:
+        await push(operator, A)
+    async with directory(tmp_path) as server, connected(server, A.user()) as client:
+        await client.flush()
+
+
+async def test_a_changed_scope_closes_its_users(tmp_path: Path) -> None:
+    def account(**template: Any) -> AccountKeys:
+        scope = {
+            "kind": "user_scope",
+            "key": A.signing_key.public,
+            "template": {**NO_USER_LIMITS, **template},
+        }
+        return OPERATOR.account("A", signing_keys=[scope])
+
+    user = A.user(by=A.signing_key, is_scoped=True)
+    async with directory(tmp_path) as server, connected(server, SYSTEM.user()) as operator:
+        await push(operator, account(pub={"allow": ["{{name()}}.>"]}))
+        async with connected(server, user) as client:
+            await push(operator, account(pub={"allow": [">"]}))
+            await eventually_within(lambda: client.is_closed)
+        async with connected(server, user) as client:
+            await client.flush()
+
+
+async def test_fewer_connections_close_the_latest(tmp_path: Path) -> None:
+    async with directory(tmp_path) as server, connected(server, SYSTEM.user()) as operator:
+        await push(operator, A)
+        async with connected(server, A.user()) as first, connected(server, A.user()) as second:
+            await push(operator, OPERATOR.account("A", limits={"conn": 1}))
+            await eventually_within(lambda: second.is_closed)
+            await first.flush()
+
+
+STREAMS = {"disk_storage": 1 << 30, "mem_storage": 0, "streams": 1, "consumer": -1}
+
+
+async def test_streams_of_an_account(tmp_path: Path) -> None:
+    """Its limits hold, and its streams are there after a restart, before a client connects."""
+    account = OPERATOR.account("A", limits=STREAMS)
+    settings = {"jetstream": True, "store_dir": str(tmp_path)}
+    async with memory(account, **settings) as server, connected(server, A.user()) as client:
+        jetstream = client.jetstream()
+        await jetstream.add_stream(name="one", subjects=["one"])
+        await jetstream.publish("one", b"kept")
+        with pytest.raises(nats.js.errors.Error, match="maximum number of streams reached"):
+            await jetstream.add_stream(name="two", subjects=["two"])
+    async with memory(account, **settings) as server:
+        assert server.jetstream is not None
+        assert account.name in server.jetstream.accounts
+        async with connected(server, A.user()) as client:
+            assert (await client.jetstream().stream_info("one")).state.messages == 1
+
+
+async def test_an_account_without_streams() -> None:
+    async with memory(A, jetstream=True) as server, connected(server, A.user()) as client:
+        with pytest.raises(nats.js.errors.Error, match="not enabled"):
+            await client.jetstream().account_info()
+
+
+async def test_a_reload_takes_changed_jwts_from_the_settings() -> None:
+    revoked = {A.user().key.public: time.time_ns() // 10**9}
+    changed = OPERATOR.account("A", revocations=revoked)
+    async with memory(A) as server, lines(server, A.user()) as client:
+        assert await client.next() == "PONG"
+        assert server.operator is not None
+        options = replace(server.options, resolver_preload={A.name: changed.jwt})
+        await server.operator.reload(options)
+        assert await client.next() == "-ERR 'User Authentication Revoked'"
+
+
+async def test_a_reload_takes_changed_files(tmp_path: Path) -> None:
+    revoked = {A.user().key.public: time.time_ns() // 10**9}
+    async with directory(tmp_path) as server, connected(server, SYSTEM.user()) as operator:
+        await push(operator, A)
+        async with lines(server, A.user()) as client:
+            assert await client.next() == "PONG"
+            changed = OPERATOR.account("A", revocations=revoked).jwt
+            await asyncio.to_thread((tmp_path / f"{A.name}.jwt").write_text, changed)
+            assert server.operator is not None
+            await server.operator.reload(server.options)
+            assert await client.next() == "-ERR 'User Authentication Revoked'"
+
+
+async def test_many_clients_log_in_at_once() -> None:
+    async with memory(A) as server:
+        async with asyncio.timeout(20):
+            users = [A.user(f"user{number}") for number in range(20)]
+            clients = await asyncio.gather(*(connected(server, u).__aenter__() for u in users))
+        assert len(server.clients) == 20
+        await asyncio.gather(*(client.close() for client in clients))
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"resolver": None}, "operators require an account resolver to be configured"),
+        ({"resolver_preload": {A.name: OPERATOR_JWT}}, f'preload account error for "{A.name}"'),
+    ],
+)
+async def test_settings_that_do_not_start(settings: dict[str, Any], text: str) -> None:
+    given = {"operators": [OPERATOR_JWT], "resolver": "MEMORY", **settings}
+    with pytest.raises(OptionsError, match=text):
+        async with Server(host="127.0.0.1", port=-1, **given):
+            pass
