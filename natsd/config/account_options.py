@@ -98,6 +98,11 @@ class AccountOptions(Settings):
         MsgTraceOptions(), read_msg_trace, "traces of messages: a subject, or dest and sampling"
     )
 
+    @property
+    def shares(self) -> bool:
+        """Whether messages pass between this account and others, or get other subjects."""
+        return bool(self.imports or self.exports or self.mappings)
+
     def check(self) -> None:
         """Check settings that depend on each other. Raises OptionsError."""
         if self.nkey and not is_public_key(self.nkey, ACCOUNT):

@@ -23,7 +23,8 @@ import logging
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -36,6 +37,7 @@ from natsd.clients.acceptor import Acceptor, refuse
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.pending_logins import PendingLogins
 from natsd.config import Options, OptionsError, make_options
+from natsd.config.account_options import AccountOptions
 from natsd.config.resources import descriptors_for_clients, pending_bytes_max
 from natsd.config.trace_options import MsgTraceOptions
 from natsd.core.network import Reactor, Settings, TrafficStats, has_poller
@@ -58,7 +60,6 @@ if TYPE_CHECKING:
     from natsd.clients.closed import ClosedClient
     from natsd.clients.openings import Openings
     from natsd.clients.transport import TransportLink, Transports
-    from natsd.config.account_options import AccountOptions
     from natsd.config.changes import OptionChange
     from natsd.config.loaded import LoadedConfig
     from natsd.jetstream.jetstream import JetStream
@@ -266,19 +267,22 @@ class Server:
 
     def renew_links(self) -> None:
         """Put the imports, exports and mappings of the options in force."""
-        if (
-            self.links is None
-            and not any(
-                each.imports or each.exports or each.mappings
-                for each in self.options.accounts.values()
-            )
-            and not self.options.mappings
-        ):
-            return
-        from natsd.server.sharing import make_links, shared_options
+        accounts = dict(self.options.accounts)
+        if self.options.mappings:
+            default = self.accounts.default.name
+            own = accounts.get(default, AccountOptions())
+            accounts[default] = replace(own, mappings=self.options.mappings)
+        self._link(accounts)
 
-        self.links = self.links or make_links(self)
-        self.links.configure(shared_options(self.options, self.accounts.default.name))
+    def _link(self, accounts: Mapping[str, AccountOptions]) -> None:
+        """Put what these accounts share in force; do nothing as long as no account shares."""
+        if self.links is None and not any(each.shares for each in accounts.values()):
+            return
+        if self.links is None:
+            from natsd.server.sharing import make_links
+
+            self.links = make_links(self)
+        self.links.configure(accounts)
 
     def _make_openings(self) -> "Openings | None":
         """Return what opens connections with TLS or a PROXY header. Raises TlsError."""
@@ -317,12 +321,14 @@ class Server:
         return {"name": self.name, "host": self.options.host, "version": NATS_VERSION}
 
     def apply_account(
-        self, name: str, options: "AccountOptions", *, jwt: str, name_in_jwt: str
+        self, name: str, options: AccountOptions, *, jwt: str, name_in_jwt: str
     ) -> None:
         """Create or change an account, as its settings say; the rest is for monitoring."""
         account = self.accounts.add(name)
         account.limits = options.limits
         account.msg_trace = options.msg_trace if options.msg_trace.dest else None
+        account.describe(options, jwt, name_in_jwt)
+        self._link({name: options})
         self._jetstream.configure_account(account)
 
     def clients_of(self, account: str) -> "list[Client]":
