@@ -102,12 +102,11 @@ def _serve(settings: dict[str, Any]) -> int:
         return _refuse("must specify [-c, --config] option to check configuration file syntax")
     if not path:
         return _serve_flags(settings)
-    from natsd.cli.secrets import with_secrets
     from natsd.config import OptionsError
     from natsd.config.load import load_options
 
     try:
-        loaded = load_options(path, with_secrets(settings, os.environ))
+        loaded = load_options(path, settings)
     except OptionsError as error:
         return _refuse_options(error)
     for warning in loaded.warnings:
@@ -125,8 +124,8 @@ def _serve(settings: dict[str, Any]) -> int:
 
 def _serve_flags(settings: dict[str, Any]) -> int:
     """Start the daemon without a configuration file."""
-    from natsd.cli.secrets import with_secrets
     from natsd.config import OptionsError, make_options
+    from natsd.config.key_environment import with_secrets
 
     try:
         flags = with_secrets(settings, os.environ)

@@ -41,15 +41,15 @@ class ParsedFile:
 def parse_file(path: Path | str, environment: Mapping[str, str] = os.environ) -> ParsedFile:
     """Parse a configuration file. Raises OptionsError."""
     reading = _Reading(environment)
-    path = Path(path)
+    name, path = str(path), Path(path)
     try:
         text = _text_of(path)
     except OSError as error:
-        raise _nowhere(f"open {path}: {_reason(error)}") from None
+        raise _nowhere(f"open {name}: {_reason(error)}") from None
     except IncludeError as error:
         raise _nowhere(str(error)) from None
     with nothing_collected():
-        tree = reading.parse(text, path, ())
+        tree = reading.parse(text, path, (), name)
         value = digest(tree, has_floats=reading.has_floats)
     return ParsedFile(tree, value, tuple(reading.files), reading.warnings)
 
@@ -75,12 +75,14 @@ class _Reading:
         self.warnings: list[tuple[Position, str]] = []
         self.has_floats = False
 
-    def parse(self, text: str, path: Path, open_files: tuple[Path, ...]) -> ConfigMap:
-        """Parse one file; `open_files` are those that include it."""
+    def parse(
+        self, text: str, path: Path, open_files: tuple[Path, ...], name: str = ""
+    ) -> ConfigMap:
+        """Parse one file, called `name` in errors; `open_files` are those that include it."""
         open_files = (*open_files, path.resolve())
         self.files.append(path)
         include = partial(self._include, path.parent, open_files)
-        parser = Parser(text, str(path), include, self._environment)
+        parser = Parser(text, name or str(path), include, self._environment)
         tree = parser.parse()
         self.warnings.extend(parser.warnings)
         self.has_floats |= parser.has_floats

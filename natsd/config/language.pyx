@@ -206,9 +206,9 @@ cdef class Parser:
                 self.at += 1
                 return
             elif c == u"}":
-                self.at += close == 0
+                self.at += close == EOF
                 return
-            elif c == EOF and close == 0:
+            elif c == EOF and (close == EOF or self.depth):
                 return
             else:
                 raise self.unexpected("a new line, a comma or a comment after the value")

@@ -361,7 +361,7 @@ def read_block(kind: type[Section], given: object) -> Section:
     """Return a block of one of these classes from a mapping. Raises OptionsError."""
     if isinstance(given, Mapping):
         given = with_listen(given)
-    return section_of(kind, given, aliases=ALIASES[kind])
+    return section_of(kind, given, aliases={**ALIASES[kind], "listen": "port"})
 
 
 def read_ocsp(given: object) -> OcspOptions:

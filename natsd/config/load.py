@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsd.config.files import ParsedFile, nothing_collected, parse_file
+from natsd.config.key_environment import keys_of
 from natsd.config.listen import with_listen
 from natsd.config.loaded import LoadedConfig
 from natsd.config.options import Options
@@ -32,6 +33,8 @@ LISTENS: Final = {
     "https": ("http_host", "https_port"),
 }
 ALIASES: Final = {
+    **{name: port for name, (_, port) in LISTENS.items()},  # replaced before, known for hints
+} | {
     alias: name
     for name, aliases in {
         "host": "net",
@@ -74,7 +77,7 @@ def load_options(
         options = options_of(parsed.tree)
         warnings = tuple(_warnings(parsed, options, str(path)))
         notes = tuple(f"{position}: {text}" for position, text in parsed.warnings)
-        options = with_flags(options, flags or {})
+        options = _with_keys(with_flags(options, flags or {}), environment)
         _check_files(options, parsed.tree)
     return LoadedConfig(options, parsed.digest, Path(path), parsed.files, warnings, notes)
 
@@ -109,6 +112,14 @@ def _warnings(parsed: ParsedFile, options: Options, name: str) -> Iterator[str]:
                 "high, consider keeping it under 60 seconds. possibly caused by unquoted duration; "
                 "use '1m' instead of 1m, for example"
             )
+
+
+def _with_keys(options: Options, environment: Mapping[str, str]) -> Options:
+    """Return the options with JetStream's keys of the environment, if the file has none."""
+    if not options.jetstream.enabled or options.jetstream.key:
+        return options
+    keys = keys_of(environment)
+    return with_flags(options, {f"jetstream.{name}": key for name, key in keys.items()})
 
 
 def _place(key: object) -> object:

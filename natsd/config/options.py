@@ -380,18 +380,20 @@ def _check_features(options: Options) -> None:
             found.append(name)
     raise_together(
         [
-            OptionsError(f"{name}: {(BLOCKS | SWITCHES)[name]} is not supported yet", setting=name)
+            OptionsError(
+                f"{name}: natsd does not support {(BLOCKS | SWITCHES)[name]} yet", setting=name
+            )
             for name in found
         ]
     )
     if options.write_timeout == "retry":
         raise OptionsError(
-            "write_timeout: retry is not supported yet for clients", setting="write_timeout"
+            "write_timeout: natsd does not support retry for clients yet", setting="write_timeout"
         )
     for name, is_on in options.feature_flags.items():
         if is_on and name in FEATURE_FLAGS and not FEATURE_FLAGS[name]:
             raise OptionsError(
-                f"feature_flags: {name} is not supported yet", setting="feature_flags"
+                f"feature_flags: natsd does not support {name} yet", setting="feature_flags"
             )
 
 

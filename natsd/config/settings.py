@@ -27,6 +27,13 @@ _INT64_MAX: Final = 2**63 - 1
 Section = TypeVar("Section")
 
 
+def _printable(text: str) -> str:
+    """Return the text with control characters escaped: names of a file may contain any."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 class OptionsError(ValueError):
     """Settings are invalid; the text is one line for the user.
 
@@ -35,7 +42,7 @@ class OptionsError(ValueError):
     """
 
     def __init__(self, text: str, *, setting: str = "") -> None:
-        super().__init__(text)
+        super().__init__(_printable(text))
         self.setting = setting
         self.position: Position | None = None
         self.others: tuple[OptionsError, ...] = ()

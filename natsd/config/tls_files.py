@@ -37,6 +37,8 @@ def _check_pair(cert_file: Path | None, key_file: Path | None) -> None:
             text = f"private key {key_file} does not match public key of {cert_file}"
         elif reason in (None, "BAD_PASSWORD_READ"):
             text = f"private key {key_file} is encrypted or damaged"
+        elif reason in ("EE_KEY_TOO_SMALL", "CA_MD_TOO_WEAK", "EE_KEY_TOO_WEAK"):
+            text = f"the key of {cert_file} is too short for OpenSSL"
         else:
             text = f"{cert_file} or {key_file} is not in PEM, or is damaged"
         raise OptionsError(f"error parsing X509 certificate/key pair: {text}") from None

@@ -118,6 +118,8 @@ def _read_certs(given: object) -> tuple[CertificatePair, ...]:
 
 def _read_names(given: object, known: tuple[str, ...], what: str) -> tuple[str, ...]:
     names = read_texts(given)
+    if not names and not isinstance(given, tuple):
+        raise OptionsError("cannot be empty")
     for name in names:
         if name not in known:
             raise OptionsError(f"unrecognized {what} {name}")

@@ -50,9 +50,9 @@ REFUSED = {
     ("-sl", "quit=99999999"): 'natsd: signal "quit" 99999999: no such process',
     ("-c", "x"): "natsd: open x: no such file or directory",
     ("-t",): "natsd: must specify [-c, --config] option to check configuration file syntax",
-    ("-cluster", "nats://h:1"): "natsd: cluster: clustering is not supported yet",
+    ("-cluster", "nats://h:1"): "natsd: cluster: natsd does not support clustering",
     ("-routes", "nats://h:1"): "natsd: solicited routes require cluster capabilities",
-    ("-profile", "1"): "natsd: prof_port: profiling by HTTP is not supported yet",
+    ("-profile", "1"): "natsd: prof_port: natsd does not support profiling by HTTP",
     ("-tls",): "natsd: TLS Server certificate must be present and valid",
 }
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from natsd.cli.secrets import with_secrets
 from natsd.config import OptionsError, make_options
+from natsd.config.key_environment import with_secrets
 
 ON = {"jetstream": True, "port": 4222}
 

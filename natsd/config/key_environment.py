@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from natsd.config import OptionsError
+from natsd.config.settings import OptionsError
 
 PREFIX: Final = "NATSD_JETSTREAM_"
 KEYS: Final = ("key", "prev_key")
@@ -29,12 +29,17 @@ def with_secrets(settings: Mapping[str, Any], environment: Mapping[str, str]) ->
     added = dict(settings)
     if added.get("jetstream") is not True:
         return added
+    if found := keys_of(environment):
+        added["jetstream"] = found
+    return added
+
+
+def keys_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return JetStream's keys and cipher of the environment. Raises OptionsError."""
     found = {name: secret for name in KEYS if (secret := _secret(name, environment))}
     if cipher := environment.get(PREFIX + CIPHER.upper()):
         found[CIPHER] = cipher
-    if found:
-        added["jetstream"] = found
-    return added
+    return found
 
 
 def _secret(name: str, environment: Mapping[str, str]) -> str:

@@ -1,0 +1,86 @@
+"""The examples in conf/: each loads, and says what its comments say."""
+
+from pathlib import Path
+
+import pytest
+
+from natsd.config.account_options import AccountOptions
+from natsd.config.load import load_options
+from tests.source.reading import ROOT
+
+CONF = ROOT / "conf"
+EXAMPLES = sorted(path.name for path in CONF.glob("*.conf"))
+
+
+def test_what_there_is() -> None:
+    assert {
+        *("simple.conf", "tls.conf", "users.conf", "accounts.conf"),
+        *("jetstream.conf", "operator.conf", "compose.conf"),
+    } == set(EXAMPLES)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory in which `./certs` has what conf/tls.conf names."""
+    directory = tmp_path_factory.mktemp("tls")
+    write_certificates(directory / "certs")
+    return directory
+
+
+def write_certificates(directory: Path) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=7))
+        .sign(key, hashes.SHA256())
+        .public_bytes(serialization.Encoding.PEM)
+    )
+    directory.mkdir()
+    (directory / "server-cert.pem").write_bytes(certificate)
+    (directory / "ca.pem").write_bytes(certificate)
+    (directory / "server-key.pem").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_loads(name: str, certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(certificates)
+    loaded = load_options(CONF / name, {}, {})
+    assert not loaded.warnings
+    assert not loaded.notes
+
+
+def test_the_accounts_share_what_the_comments_say() -> None:
+    accounts = load_options(CONF / "accounts.conf", {}, {}).options.accounts
+    assert list(accounts) == ["ORDERS", "SHOP", "SYS"]
+    assert isinstance(accounts["SHOP"], AccountOptions)
+    assert [each.account for each in accounts["SHOP"].imports] == ["ORDERS", "ORDERS"]
+
+
+def test_the_hash_is_of_the_password_that_the_comment_names() -> None:
+    bcrypt = pytest.importorskip("bcrypt")
+    users = load_options(CONF / "users.conf", {}, {}).options.authorization.users
+    (dashboard,) = [user for user in users if user.user == "dashboard"]
+    assert bcrypt.checkpw(b"dashboard", dashboard.password.encode())
+
+
+def test_compose_mounts_its_configuration() -> None:
+    assert "./compose.conf:/etc/natsd/natsd.conf" in (CONF / "compose.yaml").read_text()
