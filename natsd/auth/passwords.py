@@ -109,7 +109,7 @@ class Passwords:
     def _digest(self, *texts: str) -> bytes:
         digest = blake2b(key=self._key, digest_size=_DIGEST_BYTES)
         for text in texts:
-            data = text.encode("utf-8", "surrogateescape")
+            data = text.encode("utf-8", "surrogatepass")
             digest.update(len(data).to_bytes(8, "little") + data)
         return digest.digest()
 
@@ -118,7 +118,7 @@ def _matches_hash(stored: str, given: str) -> bool:
     import bcrypt
 
     try:
-        password = given.encode("utf-8", "surrogateescape")[:BCRYPT_BYTES_MAX]
+        password = given.encode("utf-8", "surrogatepass")[:BCRYPT_BYTES_MAX]
         return bcrypt.checkpw(password, stored.encode())
     except ValueError:  # the stored text only looks like a hash
         return False
