@@ -47,6 +47,10 @@ class BenchServer:
     pid: int | None = None
     start_seconds: float | None = None
     """Seconds from the start of the process to its first INFO; None if the server ran before."""
+    unsupported: str = ""
+    """Why the server cannot run the row; empty: it can."""
+    config: Path | None = None
+    """The configuration with which it was started; None: it has none."""
 
     @property
     def version(self) -> str:
@@ -81,6 +85,14 @@ class Confinable(AnyArm, Protocol):
         """Return the same server, limited to these cores."""
 
 
+@runtime_checkable
+class Configurable(AnyArm, Protocol):
+    """A server that the benchmark starts, and that reads a configuration file."""
+
+    def configured(self, config: Path) -> AnyArm:
+        """Return the same server, with this configuration."""
+
+
 @dataclass(frozen=True)
 class Arm:
     """A server to start: its command, extra environment variables, and its cores (None: all)."""
@@ -111,6 +123,10 @@ class Arm:
     def confined(self, cores: frozenset[int]) -> "Arm":
         """Return the same server, limited to these cores."""
         return replace(self, cores=cores)
+
+    def configured(self, config: Path) -> "Arm":
+        """Return the same server, with this configuration."""
+        return replace(self, command=(*self.command, "-c", str(config)))
 
     def _start(self, command: list[str], log: int) -> "subprocess.Popen[bytes]":
         with confined_to(self.cores):

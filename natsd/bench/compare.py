@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from natsd.bench.arms import AnyArm, BenchServer
 from natsd.bench.rows import Row
 from natsd.bench.scenarios import Measurement, Scenario, run_once
+from natsd.bench.setups import running
 from natsd.bench.statistics import median
 
 CALIBRATIONS_MAX = 4
@@ -137,7 +138,7 @@ class Comparison:
     def _runs(self, scenario: Scenario, title: str) -> Iterator[tuple[int, Measurement]]:
         """Run on servers that stay up; yield the index of the arm and its measurement."""
         with ExitStack() as stack:
-            servers = [stack.enter_context(arm.running()) for arm in self.arms]
+            servers = [stack.enter_context(running(arm, scenario)) for arm in self.arms]
             sizes = [self._calibrate(scenario, server, title) for server in servers]
             for number in range(self.plan.rounds):
                 for index, (server, size) in enumerate(zip(servers, sizes, strict=True)):
@@ -149,7 +150,7 @@ class Comparison:
         for number in range(self.plan.rounds):
             for index, arm in enumerate(self.arms):
                 self._report(f"{title}: round {number + 1}, {arm.name}")
-                with arm.running() as server:
+                with running(arm, scenario) as server:
                     yield index, run_once(scenario, server, 0)
 
     def _calibrate(self, scenario: Scenario, server: BenchServer, title: str) -> int:

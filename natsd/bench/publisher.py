@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from natsd.bench import wire
+from natsd.bench.access import OPEN, Access
 from natsd.bench.frames import PING
 from natsd.bench.progress import Progress, Window
 from natsd.bench.result import RoleResult
@@ -30,13 +31,14 @@ class Publisher:
     block: bytes
     frame_bytes: int
     messages: int
+    access: Access = OPEN
     _sock: socket.socket = field(init=False, repr=False)
     _progress: Progress = field(init=False, repr=False)
 
     def prepare(self) -> None:
         """Connect to the server."""
         self._progress = Progress.attach(self.progress_path)
-        self._sock = wire.connect(self.host, self.port)
+        self._sock = wire.connect(self.host, self.port, access=self.access)
 
     def run(self) -> RoleResult:
         """Publish everything; the run ends when the server has answered the PING behind it."""

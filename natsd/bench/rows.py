@@ -16,6 +16,8 @@ from natsd.bench.scenarios import (
     ServerStart,
     Sharing,
 )
+from natsd.bench.secured import Reload, RuledPublish
+from natsd.bench.setups import EXPORTER, IMPORTER, MAPPED, SECURE, USER
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ METRICS = {
     "clients": Metric("clients/s", higher_is_better=True, digits=0),
     "latency": Metric("µs", higher_is_better=False, digits=1),
     "time": Metric("ms", higher_is_better=False, digits=0),
+    "share": Metric("%", higher_is_better=True, digits=1),
     "memory": Metric("KB", higher_is_better=False, divisor=1e3, digits=1),
 }
 
@@ -71,9 +74,18 @@ class Scale:
     subscriptions: int = 100_000
     subjects: int = 10_000
     requests: int = 20_000
+    logins: int = 5_000
+    secure_clients: int = 2_000
 
 
-QUICK = Scale(clients=1_000, subscriptions=10_000, subjects=1_000, requests=2_000)
+QUICK = Scale(
+    clients=1_000,
+    subscriptions=10_000,
+    subjects=1_000,
+    requests=2_000,
+    logins=500,
+    secure_clients=300,
+)
 
 GOALS = {
     "pub-16": 1.5,
@@ -90,6 +102,13 @@ GOALS = {
     "wildcards": 1.5,
     "connect": 1.5,
     "idle-memory": 0.4,
+    "tls-1-1-128": 2.0,
+    "connect-user": 2.0,
+    "connect-jwt": 1.0,
+    "import": 3.0,
+    "mapping": 3.0,
+    "reload-10k": 1.0,
+    "idle-memory-tls": 0.5,
 }
 
 
@@ -146,11 +165,46 @@ def all_rows(scale: Scale) -> list[Row]:
             "memory",
         ),
         ("start", "start to first connection", ServerStart(), "start_ms", "time"),
+        *_secured_rows(scale),
         ("pairs-4-128", "4 separate pairs, 128 B", pairs, "rate", "messages"),
     ]
     return [
         Row(key, title, scenario, value, METRICS[metric], GOALS.get(key), key != "pairs-4-128")
         for key, title, scenario, value, metric in table
+    ]
+
+
+def _secured_rows(scale: Scale) -> list[tuple[str, str, Scenario, str, str]]:
+    """Return the rows with TLS, users, permissions and accounts."""
+    from natsd.bench.credentials import user
+
+    tls = PubSub(1, 1, 128, setup="tls", publishing=SECURE, subscribing=SECURE)
+    across = PubSub(1, 1, 128, setup="importing", publishing=EXPORTER, subscribing=IMPORTER)
+    mapped = PubSub(1, 1, 128, setup="mapping", delivered=MAPPED.encode())
+    logins = ConnectedClients(scale.logins, "users", USER)
+    tokens = ConnectedClients(scale.logins, "jwt", user())
+    idle = ConnectedClients(scale.secure_clients, "tls", SECURE)
+    return [
+        ("tls-1-1-128", "1 → 1, 128 B, TLS", tls, "rate", "messages"),
+        ("connect-user", "connect with user and password", logins, "rate", "clients"),
+        ("connect-jwt", "connect with JWT and nkey", tokens, "rate", "clients"),
+        (
+            "permissions",
+            "publish with 50 allow and 50 deny rules, of without",
+            RuledPublish(),
+            "share",
+            "share",
+        ),
+        ("import", "1 → 1, 128 B, into another account", across, "rate", "messages"),
+        ("mapping", "1 → 1, 128 B, mapped subject", mapped, "rate", "messages"),
+        ("reload-10k", "reload of 10,000 users", Reload(), "reload_ms", "time"),
+        (
+            "idle-memory-tls",
+            f"memory per idle TLS connection, {scale.secure_clients:,} clients",
+            idle,
+            "idle_bytes",
+            "memory",
+        ),
     ]
 
 

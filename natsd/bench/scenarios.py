@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from natsd.bench import frames
+from natsd.bench.access import OPEN, Access
 from natsd.bench.arms import BenchServer
 from natsd.bench.frames import FrameShape
 from natsd.bench.progress import Progress, Window
@@ -98,6 +99,11 @@ class PubSub:
     sharing: Sharing = Sharing.ALL
     subscriptions: int = 1
     subjects: int = 1
+    setup: str = ""
+    publishing: Access = OPEN
+    subscribing: Access = OPEN
+    delivered: bytes = SUBJECT
+    """Subject under which the subscribers get the messages of SUBJECT."""
 
     @property
     def first_size(self) -> int:
@@ -124,6 +130,7 @@ class PubSub:
                 subscriptions=self._subscriptions(i),
                 shape=self._shape(i),
                 expected=each * (1 if self.sharing is Sharing.PAIRS else self.publishers),
+                access=self.subscribing,
             )
             for i in range(self.subscribers)
         ]
@@ -140,6 +147,7 @@ class PubSub:
                     block=block,
                     frame_bytes=frame_bytes,
                     messages=each,
+                    access=self.publishing,
                 )
             )
         return subscribers + publishers
@@ -164,17 +172,20 @@ class PubSub:
     def _subject(self, number: int) -> bytes:
         return SUBJECT if self.sharing is not Sharing.PAIRS else b"%s.%03d" % (SUBJECT, number)
 
+    def _delivered(self, number: int) -> bytes:
+        return self.delivered if self.delivered != SUBJECT else self._subject(number)
+
     def _subscriptions(self, number: int) -> bytes:
         if self.sharing is Sharing.FLEET:
             return frames.fleet_subscriptions(range(number, self.subscriptions, self.subscribers))
         queue = QUEUE if self.sharing is Sharing.GROUP else b""
-        return frames.sub(self._subject(number), queue=queue)
+        return frames.sub(self._delivered(number), queue=queue)
 
     def _shape(self, number: int) -> FrameShape:
         body = frames.payload(self.payload_bytes)
         if self.sharing is Sharing.FLEET:
             return FrameShape.fleet(body)
-        return FrameShape.literal(frames.msg(self._subject(number), body))
+        return FrameShape.literal(frames.msg(self._delivered(number), body))
 
     def _window(self, number: int) -> Window:
         every = range(self.publishers, self.publishers + self.subscribers)
@@ -242,10 +253,12 @@ class ConnectedClients:
     fresh: ClassVar[bool] = True
 
     clients: int
+    setup: str = ""
+    access: Access = OPEN
 
     def run(self, server: BenchServer, size: int) -> Measurement:
         """Measure the rate of connecting, and the resident memory per idle connection."""
-        with Crew([Storm(server.host, server.port, self.clients)]) as crew:
+        with Crew([Storm(server.host, server.port, self.clients, self.access)]) as crew:
             before_bytes = settled_bytes(server)
             results = crew.run()
             after_bytes = settled_bytes(server)
@@ -310,6 +323,8 @@ def settled_bytes(server: BenchServer) -> int | None:
 
 def run_once(scenario: Scenario, server: BenchServer, size: int) -> Measurement:
     """Run the scenario; if a load process fails, return a measurement with a problem."""
+    if server.unsupported:
+        return Measurement(problem=server.unsupported)
     try:
         return scenario.run(server, size)
     except LoadError as error:

@@ -11,7 +11,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from natsd.bench import wire
-from natsd.bench.frames import CONNECT, PING, PONG, sub
+from natsd.bench.access import OPEN, Access
+from natsd.bench.frames import PING, PONG, sub
 from natsd.bench.result import RoleResult
 
 IN_FLIGHT = 64
@@ -26,16 +27,19 @@ class Storm:
     host: str
     port: int
     clients: int
+    access: Access = OPEN
     _socks: list[socket.socket] = field(init=False, repr=False, default_factory=list)
 
     def prepare(self) -> None:
         """Open and close a few connections, so that the server has loaded what it loads lazily."""
         for number in range(min(WARM_UP_CLIENTS, self.clients)):
-            wire.close_with_reset(wire.connect(self.host, self.port, sub(b"warm.%d" % number)))
+            wire.close_with_reset(
+                wire.connect(self.host, self.port, sub(b"warm.%d" % number), self.access)
+            )
 
     def run(self) -> RoleResult:
         """Open all connections and wait for their PONGs; the connections stay open."""
-        greetings = [CONNECT + sub(b"storm.%06d" % n) + PING for n in range(self.clients)]
+        greetings = [sub(b"storm.%06d" % n) + PING for n in range(self.clients)]
         started_ns = time.perf_counter_ns()
         problem = ""
         try:
@@ -53,11 +57,16 @@ class Storm:
     def _open_all(self, greetings: list[bytes]) -> None:
         waiting: deque[socket.socket] = deque()
         address = (self.host, self.port)
+        connect = b"" if self.access.needs_info else self.access.connect({})
         for greeting in greetings:
-            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            self._socks.append(sock)
+            sock = socket.socket()
             sock.connect(address)
-            sock.send(greeting)
+            if connect:
+                sock.send(connect + greeting)
+            else:
+                sock, answer = wire.greet(sock, self.access)
+                sock.sendall(answer + greeting)
+            self._socks.append(sock)
             waiting.append(sock)
             if len(waiting) >= IN_FLIGHT:
                 _await_pong(waiting.popleft())

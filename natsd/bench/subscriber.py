@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from natsd.bench import wire
+from natsd.bench.access import OPEN, Access
 from natsd.bench.frames import PING, PONG, FrameShape
 from natsd.bench.progress import RELEASED, Progress, Window
 from natsd.bench.result import RoleResult
@@ -40,6 +41,7 @@ class Subscriber:
     subscriptions: bytes
     shape: FrameShape
     expected: int
+    access: Access = OPEN
     _sock: socket.socket = field(init=False, repr=False)
     _progress: Progress = field(init=False, repr=False)
     _stream_bytes: int = field(init=False, default=0)
@@ -49,7 +51,7 @@ class Subscriber:
     def prepare(self) -> None:
         """Connect and subscribe."""
         self._progress = Progress.attach(self.progress_path)
-        self._sock = wire.connect(self.host, self.port, self.subscriptions)
+        self._sock = wire.connect(self.host, self.port, self.subscriptions, self.access)
         wire.set_receive_timeout(self._sock, POLL_SECONDS)
 
     def run(self) -> RoleResult:

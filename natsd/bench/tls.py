@@ -1,4 +1,4 @@
-"""TLS for load generators: a socket's methods over memory BIOs, in large pieces.
+"""TLS for load generators: a socket that encrypts by memory BIOs, in large pieces.
 
 An `ssl.SSLSocket` makes two system calls per record of 16 KiB. Here one `recv` takes what TCP has,
 and one `send` carries many records, so that the generator costs little more than the encryption.
@@ -20,64 +20,54 @@ def client_context() -> ssl.SSLContext:
     return context
 
 
-class TlsSocket:
-    """A connected socket with TLS; it has the methods of a socket that load generators use."""
+class TlsSocket(socket.socket):
+    """A connected socket whose `sendall`, `recv` and `recv_into` encrypt and decrypt."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
-        """Do the handshake, which blocks."""
-        self._sock = sock
+        """Take over the socket and do the handshake, which blocks."""
+        timeout = sock.gettimeout()
+        super().__init__(sock.family, sock.type, sock.proto, fileno=sock.detach())
+        self.settimeout(timeout)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
-        self._received = memoryview(bytearray(RECEIVE_BYTES))
         while True:
             try:
                 self._tls.do_handshake()
                 break
             except ssl.SSLWantReadError:
-                self._send()
-                self._receive(RECEIVE_BYTES)
-        self._send()
+                self._flush()
+                self._receive()
+        self._flush()
 
-    def sendall(self, data: bytes | memoryview) -> None:
+    def sendall(self, data: Any, flags: int = 0) -> None:
         """Encrypt and send all of the data."""
         self._tls.write(data)
-        self._send()
+        self._flush()
 
-    def recv_into(self, buffer: memoryview, size: int, _flags: int = 0) -> int:
-        """Receive up to `size` bytes; 0: the peer closed the connection."""
-        filled: int = 0
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        """Receive up to `nbytes` bytes, which are never discarded; 0: the peer has closed."""
+        view = memoryview(buffer)[:nbytes] if nbytes else memoryview(buffer)
+        filled = 0
         while True:
             with contextlib.suppress(ssl.SSLWantReadError):
-                while filled < size:
-                    piece: Any = self._tls.read(size - filled, buffer[filled:size])
+                while filled < len(view):
+                    piece: Any = self._tls.read(len(view) - filled, view[filled:])
                     if not piece:
                         return filled
                     filled += piece
-            if filled or not self._receive(RECEIVE_BYTES):
+            if filled or not self._receive():
                 return filled
 
-    def recv(self, size: int) -> bytes:
-        """Receive up to `size` bytes; none: the peer closed the connection."""
-        buffer = memoryview(bytearray(size))
-        return bytes(buffer[: self.recv_into(buffer, size)])
+    def recv(self, bufsize: int, flags: int = 0) -> bytes:
+        """Receive up to `bufsize` bytes; none: the peer has closed."""
+        buffer = bytearray(bufsize)
+        return bytes(buffer[: self.recv_into(buffer)])
 
-    def _send(self) -> None:
+    def _flush(self) -> None:
         if self._outgoing.pending:
-            self._sock.sendall(self._outgoing.read())
+            super().sendall(self._outgoing.read())
 
-    def _receive(self, size: int) -> int:
-        received = self._sock.recv_into(self._received, size)
-        self._incoming.write(self._received[:received])
-        return received
-
-    def settimeout(self, seconds: float | None) -> None:
-        """Set the timeout of the socket."""
-        self._sock.settimeout(seconds)
-
-    def setsockopt(self, *arguments: Any) -> None:
-        """Set an option of the socket."""
-        self._sock.setsockopt(*arguments)
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._sock.close()
+    def _receive(self) -> int:
+        received = super().recv(RECEIVE_BYTES)
+        self._incoming.write(received)
+        return len(received)

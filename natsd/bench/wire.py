@@ -9,7 +9,8 @@ import socket
 import struct
 from typing import Any
 
-from natsd.bench.frames import CONNECT, PING, PONG
+from natsd.bench.access import OPEN, Access
+from natsd.bench.frames import PING, PONG
 
 HANDSHAKE_SECONDS_MAX = 30.0
 RECEIVE_BYTES = 1 << 16
@@ -57,7 +58,9 @@ def read_to_pong(sock: socket.socket, pongs: int = 1) -> bytes:
     return bytes(received)
 
 
-def connect(host: str, port: int, subscriptions: bytes = b"") -> socket.socket:
+def connect(
+    host: str, port: int, subscriptions: bytes = b"", access: Access = OPEN
+) -> socket.socket:
     """Connect, send CONNECT and the subscriptions, and return the socket.
 
     When this returns, the server has processed all of it. Servers may send another INFO after their
@@ -65,8 +68,8 @@ def connect(host: str, port: int, subscriptions: bytes = b"") -> socket.socket:
     """
     sock = open_socket(host, port)
     try:
-        read_info(sock)
-        sock.sendall(CONNECT + subscriptions + PING + PING)
+        sock, greeting = greet(sock, access)
+        sock.sendall(greeting + subscriptions + PING + PING)
         answer = read_to_pong(sock, pongs=2)
         if b"-ERR" in answer:
             raise LoadError(f"the server refused: {answer[:80]!r}")
@@ -75,6 +78,16 @@ def connect(host: str, port: int, subscriptions: bytes = b"") -> socket.socket:
         raise
     sock.settimeout(None)
     return sock
+
+
+def greet(sock: socket.socket, access: Access) -> tuple[socket.socket, bytes]:
+    """Read INFO and do a TLS handshake if that is asked for; return the socket and CONNECT."""
+    info = read_info(sock)
+    if not access.tls:
+        return sock, access.connect(info)
+    from natsd.bench.tls import TlsSocket, client_context
+
+    return TlsSocket(sock, client_context()), access.connect(info)
 
 
 def set_receive_timeout(sock: socket.socket, seconds: float) -> None:

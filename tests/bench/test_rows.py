@@ -22,6 +22,14 @@ request/reply, 16 B, p99                                ≤ 1.0
 connect+SUB+PING, 10,000 clients                        ≥ 1.5
 memory per idle connection, 10,000 clients              ≤ 0.4
 start to first connection
+1 → 1, 128 B, TLS                                       ≥ 2.0
+connect with user and password                          ≥ 2.0
+connect with JWT and nkey                               ≥ 1.0
+publish with 50 allow and 50 deny rules, of without
+1 → 1, 128 B, into another account                      ≥ 3.0
+1 → 1, 128 B, mapped subject                            ≥ 3.0
+reload of 10,000 users                                  ≤ 1.0
+memory per idle TLS connection, 2,000 clients           ≤ 0.5
 """
 
 

@@ -42,12 +42,8 @@ class SyncSetting(enum.Enum):
 
 @dataclass
 class JetStreamServer(BenchServer):
-    """A running server that can be started again on the same store.
+    """A running server that can be started again on the same store."""
 
-    `unsupported` says why the server cannot run the row; empty: it can.
-    """
-
-    unsupported: str = ""
     arm: Arm | None = None
     stack: ExitStack = field(default_factory=ExitStack)
     store_dir: Path = Path()
@@ -57,7 +53,14 @@ class JetStreamServer(BenchServer):
         """Start the arm and return its server; closing the stack stops it."""
         now = stack.enter_context(arm.running())
         return cls(
-            now.host, now.port, now.info, now.pid, now.start_seconds, "", arm, stack, store_dir
+            now.host,
+            now.port,
+            now.info,
+            now.pid,
+            now.start_seconds,
+            arm=arm,
+            stack=stack,
+            store_dir=store_dir,
         )
 
     def restart(self, *, kill: bool) -> float:

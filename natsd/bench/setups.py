@@ -1,0 +1,169 @@
+"""The configurations of the rows that need one: every server gets the same file.
+
+A setup's file is JSON, which every reader of NATS's configuration language accepts. It is written
+into a directory of its own, with its certificate, and is given to the server as `-c FILE`. A server
+that cannot be given a file, or does not start with it, makes the row void, with the reason.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol, runtime_checkable
+
+from natsd.bench.access import Access
+from natsd.bench.arms import AnyArm, ArmError, BenchServer, Configurable
+
+SUBJECT: Final = "bench.data"
+MAPPED: Final = "bench.mapped"
+RULES: Final = 50
+MANY_USERS: Final = 10_000
+USER: Final = Access("bench", "secret")
+RULED: Final = Access("ruled", "secret")
+SECURE: Final = Access(tls=True)
+EXPORTER: Final = Access("exporter", "secret")
+IMPORTER: Final = Access("importer", "secret")
+
+Settings = dict[str, Any]
+
+
+@runtime_checkable
+class NeedsSetup(Protocol):
+    """A scenario whose servers need a configuration."""
+
+    @property
+    def setup(self) -> str:
+        """Name of the setup in `SETUPS`; empty: none is needed."""
+
+
+@contextmanager
+def running(arm: AnyArm, scenario: object) -> Iterator[BenchServer]:
+    """Run the arm's server with the scenario's setup, if it needs one."""
+    setup = scenario.setup if isinstance(scenario, NeedsSetup) else ""
+    with ExitStack() as stack:
+        if not setup:
+            yield stack.enter_context(arm.running())
+            return
+        if not isinstance(arm, Configurable):
+            yield unusable("a server that runs already cannot be given a configuration")
+            return
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="natsd-bench-")))
+        config = directory / "server.json"
+        write(config, SETUPS[setup](directory))
+        try:
+            server = stack.enter_context(arm.configured(config).running())
+        except ArmError as error:
+            yield unusable(f"with its configuration {error}")
+            return
+        server.config = config
+        yield server
+
+
+def write(config: Path, settings: Settings) -> None:
+    """Write the settings into a configuration file."""
+    config.write_text(json.dumps(settings))
+
+
+def unusable(reason: str) -> BenchServer:
+    """Return a server on which a run is void for this reason."""
+    return BenchServer("", 0, {"version": "?"}, unsupported=reason)
+
+
+def _login(access: Access) -> Settings:
+    return {"user": access.user, "password": access.password}
+
+
+def tls(directory: Path) -> Settings:
+    """Return a server with TLS for all clients."""
+    cert_file, key_file = make_certificate(directory)
+    return {"tls": {"cert_file": str(cert_file), "key_file": str(key_file), "timeout": "20s"}}
+
+
+def users(_: Path) -> Settings:
+    """Return a server with one user."""
+    return {"authorization": _login(USER)}
+
+
+def permissions(_: Path) -> Settings:
+    """Return a server with a user without rules, and one with many that allow the subject."""
+    allowed = [f"allowed.{number}.>" for number in range(RULES - 1)]
+    rules = {
+        "allow": [*allowed, "bench.>"],
+        "deny": [f"denied.{number}.*" for number in range(RULES)],
+    }
+    ruled = {**_login(RULED), "permissions": {"publish": rules}}
+    return {"authorization": {"users": [_login(USER), ruled]}}
+
+
+def importing(_: Path) -> Settings:
+    """Return a server with an account that exports a stream, and one that imports it."""
+    exported = {"stream": "bench.>"}
+    imported = {"stream": {"account": "EXPORTER", "subject": "bench.>"}}
+    return {
+        "accounts": {
+            "EXPORTER": {"users": [_login(EXPORTER)], "exports": [exported]},
+            "IMPORTER": {"users": [_login(IMPORTER)], "imports": [imported]},
+        }
+    }
+
+
+def mapping(_: Path) -> Settings:
+    """Return a server that maps the subject of the load to another one."""
+    return {"mappings": {SUBJECT: MAPPED}}
+
+
+def many_users(_: Path, more: int = 0) -> Settings:
+    """Return a server with very many users, and `more` of them."""
+    some = [
+        {"user": f"user{number:05d}", "password": "secret"} for number in range(MANY_USERS + more)
+    ]
+    return {"authorization": {"users": some}}
+
+
+def jwt(_: Path) -> Settings:
+    """Return a server in operator mode, whose users log in with JWTs; see `credentials`."""
+    from natsd.bench.credentials import operator_settings
+
+    return operator_settings()
+
+
+SETUPS: Final[Mapping[str, Callable[[Path], Settings]]] = {
+    "tls": tls,
+    "users": users,
+    "permissions": permissions,
+    "importing": importing,
+    "mapping": mapping,
+    "many-users": many_users,
+    "jwt": jwt,
+}
+
+
+def make_certificate(directory: Path) -> tuple[Path, Path]:
+    """Write a self-signed certificate and its key; return their paths."""
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=30))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = directory / "server.crt", directory / "server.key"
+    cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return cert_file, key_file
