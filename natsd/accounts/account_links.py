@@ -204,8 +204,8 @@ class AccountLinks:
         given = permit.given
         exporter = self._directory[given.account]
         if isinstance(given, StreamImport):
-            return (id(exporter), permit.exported, permit.local, given.allow_trace)
-        return (id(exporter), permit.exported, permit.local, given.share, permit.export.subject)
+            return (id(exporter), permit.patterns, given.allow_trace)
+        return (id(exporter), permit.patterns, given.share, permit.export.subject)
 
     def _shares_of(self, account: "Account") -> "AccountShares":
         """Return the part of an account in links; it is made with the first one."""

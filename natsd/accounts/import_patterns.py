@@ -48,7 +48,9 @@ class ImportPatterns(NamedTuple):
     @property
     def is_mapped(self) -> bool:
         """Whether the subject depends on wildcards, and differs between the accounts."""
-        return self.exported != self.local and self.has_wildcards
+        if self.exported == self.local:
+            return list(self.places) != sorted(self.places)
+        return self.has_wildcards
 
     @property
     def has_wildcards(self) -> bool:

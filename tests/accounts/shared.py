@@ -17,6 +17,7 @@ class ByUserName:
 
     is_required = True
     needs_nonce = False
+    needs_credentials = True
 
     def authenticate(self, client: ConnectingClient, connect: Credentials) -> Verdict:
         return Verdict(connect.user, user=connect.user)

@@ -46,6 +46,18 @@ def test_subjects_with_wildcards_are_mapped() -> None:
         assert responder.got().subject == "svc.2.1"
 
 
+def test_two_wildcards_may_just_change_places() -> None:
+    shared = service("A", "svc.*.*", to="svc.$2.$1")
+    with serving(A=account(exports=[{"service": "svc.>"}]), B=account(shared)) as s:
+        responder, requestor = s.join("A"), s.join("B")
+        responder.subscribe("svc.>")
+        requestor.pub("svc.1.2")
+        assert responder.got().subject == "svc.2.1"
+        s.configure(B=account(service("A", "svc.*.*", to="svc.$1.$2")))
+        requestor.pub("svc.1.2")
+        assert responder.got().subject == "svc.1.2"
+
+
 def test_a_service_under_its_own_name_keeps_the_published_subject() -> None:
     with serving(A=account(exports=[{"service": "svc.>"}]), B=account(service("A", "svc.>"))) as s:
         responder, requestor = s.join("A"), s.join("B")
