@@ -60,6 +60,7 @@ class AccountDirectory(Mapping[str, Account]):
         self._make = make
         self._may_create = may_create
         self._creatable = created_max
+        self._on_demand: set[str] = set()
         self._listeners: list[Added] = []
         system = system or SYSTEM_ACCOUNT
         self._removal_listeners: list[Removed] = []
@@ -77,6 +78,7 @@ class AccountDirectory(Mapping[str, Account]):
             return account
         if self._may_create(name):
             self._creatable -= 1
+            self._on_demand.add(name)
             account = self._accounts[name] = self._make(name, False)
             for added in tuple(self._listeners):
                 added(account)
@@ -109,7 +111,9 @@ class AccountDirectory(Mapping[str, Account]):
         if account is None or account is self.default or account is self.system:
             return
         del self._accounts[name]
-        self._creatable += 1
+        if name in self._on_demand:
+            self._on_demand.remove(name)
+            self._creatable += 1
         for removed in tuple(self._removal_listeners):
             removed(account)
         account.close()

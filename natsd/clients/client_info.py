@@ -21,14 +21,17 @@ def client_info(
     account: str,
     wall_minus_monotonic_ns: int,
     *,
+    service: str = "",
     server: str = "",
+    cluster: str = "",
     stop_ns: int = 0,
     name_tag: str = "",
 ) -> dict[str, object]:
     """Return the members that describe a client.
 
-    `account` is the account that is shown, `server` the name of the client's server, `stop_ns` the
-    Unix time of its end, `name_tag` the name of its account or user; empty or 0: not shown.
+    `account` is the account that is shown, `service` the one that passed a request on; `server` and
+    `cluster` are the names of the client's server; `stop_ns` is the Unix time of its end;
+    `name_tag` is the name of its account or user. What is empty or 0 is not shown.
     """
     facts = None if client.verdict is None else client.verdict.jwt
     told: dict[str, object] = {
@@ -36,12 +39,14 @@ def client_info(
         "host": client.ip,
         "id": client.cid,
         "acc": account,
+        "svc": service,
         "user": client.authorized_user,
         "name": client.name,
         "lang": client.lang,
         "ver": client.version,
         "rtt": shown_rtt_ns(client.rtt_ns),
         "server": server,
+        "cluster": cluster,
         "stop": timestamp(stop_ns) if stop_ns else "",
         "jwt": "" if facts is None else facts.jwt,
         "issuer_key": "" if facts is None else facts.issuer_key,
@@ -58,3 +63,9 @@ def shown_rtt_ns(rtt_ns: int) -> int:
     if MICROSECOND_NS < rtt_ns < MILLISECOND_NS:
         return rtt_ns - rtt_ns % MICROSECOND_NS
     return rtt_ns
+
+
+def user_name(client: "Client") -> str:
+    """Return the name in the user's JWT; empty: the user has none."""
+    facts = None if client.verdict is None else client.verdict.jwt
+    return "" if facts is None else facts.name

@@ -7,13 +7,10 @@ Source: nats-server's `getClientInfo`, `addServerAndClusterInfo` (server/client.
 
 import time
 from collections.abc import Mapping
-from typing import Final
 
 from natsd.clients.client import Client
+from natsd.clients.client_info import client_info, user_name
 from natsd.core.network import Session
-from natsd.core.wall_time import timestamp
-
-CLIENT_TYPE: Final = "nats"
 
 
 class Requestors:
@@ -37,30 +34,20 @@ class Requestors:
         `account` is the client's account, `service` the account that passed its request on.
         `is_shared`: all is told; `is_located`: so are the names of server and cluster.
         """
-        where: dict[str, object] = {}
-        if is_located:
-            where = {"server": self._server_name, "cluster": self._cluster}
+        server = self._server_name if is_located else ""
+        cluster = self._cluster if is_located else ""
+        if is_shared and isinstance(session, Client):
+            return client_info(
+                session,
+                account,
+                self._wall_minus_monotonic_ns,
+                service=service,
+                server=server,
+                cluster=cluster,
+                name_tag=user_name(session),
+            )
         told: dict[str, object] = {"acc": account, "svc": service}
         if isinstance(session, Client):
             told["rtt"] = session.rtt_ns
-            if is_shared:
-                told = self._details(session, told)
-        told |= where
-        if is_shared and isinstance(session, Client):
-            told |= {"kind": session.kind, "client_type": CLIENT_TYPE}
+        told |= {"server": server, "cluster": cluster}
         return {name: value for name, value in told.items() if value}
-
-    def _details(self, client: Client, told: Mapping[str, object]) -> dict[str, object]:
-        """Return what only an import that shares its requestors tells, and `told` among it."""
-        return {
-            "start": timestamp(client.start_ns + self._wall_minus_monotonic_ns),
-            "host": client.ip,
-            "id": client.cid,
-            "acc": told["acc"],
-            "svc": told["svc"],
-            "user": client.authorized_user,
-            "name": client.name,
-            "lang": client.lang,
-            "ver": client.version,
-            "rtt": told["rtt"],
-        }

@@ -4,12 +4,13 @@ Sources: nats-server's `accountInfo` (server/monitor.go) and the JSON of `jwt.Ex
 and `MapDest`.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from natsd.config.account_options import AccountOptions
+from natsd.accounts.account import AccountDescription
+from natsd.accounts.account_links import AccountLinks
+from natsd.accounts.import_rules import Permit
 from natsd.config.mapping_options import MappingDestination
 from natsd.config.shared_subjects import ServiceExport, ServiceImport, StreamExport, StreamImport
 from natsd.monitor.values import timestamp
@@ -17,7 +18,6 @@ from natsd.monitor.values import timestamp
 SECOND_NS: Final = 1_000_000_000
 ALL: Final = 100
 RESPONSE_TYPES: Final = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
-_WILDCARD: Final = re.compile(r"\$\d+|\{\{\s*wildcard\s*\(\s*\d+\s*\)\s*\}\}", re.IGNORECASE)
 
 Row = dict[str, Any]
 
@@ -62,28 +62,28 @@ def revoked(times: Mapping[str, int]) -> dict[str, str]:
 
 
 def import_rows(
-    imports: Iterable[StreamImport | ServiceImport], accounts: Mapping[str, object]
+    imports: Iterable[StreamImport | ServiceImport], permits: Iterable[Permit]
 ) -> Iterator[Row]:
-    """Yield the imported streams, then the imported services; `accounts` are those that exist."""
+    """Yield the imported streams, then the imported services; those of `permits` are in force."""
     rows = list(imports)
+    local = {id(permit.given): permit.local for permit in permits}
     for given in rows:
         if isinstance(given, StreamImport):
-            local = given.to or f"{given.prefix}.{given.subject}".lstrip(".")
+            configured = given.to or f"{given.prefix}.{given.subject}".lstrip(".")
             yield {
                 "subject": given.subject,
                 "account": given.account,
-                "local_subject": _WILDCARD.sub("*", local),
+                "local_subject": local.get(id(given), configured),
                 "type": "stream",
-                **_import_state(is_invalid=given.account not in accounts, share=False),
+                **_import_state(is_invalid=id(given) not in local, share=False),
             }
     for given in rows:
         if isinstance(given, ServiceImport):
-            is_invalid = given.account not in accounts
             yield service_import_row(
                 given.subject,
                 given.account,
-                given.to or given.subject,
-                is_invalid=is_invalid,
+                local.get(id(given), given.to or given.subject),
+                is_invalid=id(given) not in local,
                 share=given.share,
             )
 
@@ -130,12 +130,19 @@ def _destinations(source: str, given: Iterable[MappingDestination]) -> list[Row]
     return rows
 
 
-def shares(options: AccountOptions | None, accounts: Mapping[str, object]) -> Row:
-    """Return the lists `mappings`, `exports` and `imports` of an account's own settings."""
+def shares(links: AccountLinks | None, description: AccountDescription) -> Row:
+    """Return the lists `mappings`, `exports` and `imports` of an account's own settings.
+
+    `links` are the links between accounts; None: no account shares anything.
+    """
+    options, name = description.options, description.name
+    permits: list[Permit] = []
+    if links is not None:
+        options, permits = links.options(name), links.permits(name)
     if options is None:
         return {"mappings": {}, "exports": [], "imports": []}
     return {
         "mappings": mapping_rows(options.mappings),
         "exports": list(export_rows(options.exports)),
-        "imports": list(import_rows(options.imports, accounts)),
+        "imports": list(import_rows(options.imports, permits)),
     }

@@ -59,7 +59,7 @@ def account_detail(server: ObservedServer, name: str) -> dict[str, Any]:
         "client_connections": account.connections,
         "subscriptions": account.sublist.count,
     }
-    shared = shares(description.options, server.accounts)
+    shared = shares(server.links, description)
     if is_system:
         shared["exports"] += _exports(has_jetstream=server.jetstream is not None)
     if server.accounts.has_system:

@@ -12,6 +12,7 @@ from natsd.config import Options
 from natsd.core.network import TrafficStats
 
 if TYPE_CHECKING:
+    from natsd.accounts.account_links import AccountLinks
     from natsd.config.loaded import LoadedConfig
     from natsd.jetstream.jetstream import JetStream
 
@@ -42,10 +43,6 @@ class ObservedServer(Protocol):
     @property
     def config_load_time(self) -> datetime:
         """The time at which the settings were loaded last."""
-
-    @property
-    def config_digest(self) -> str:
-        """The digest of the configuration file; empty: there is none."""
 
     @property
     def client_host(self) -> str:
@@ -88,6 +85,14 @@ class ObservedServer(Protocol):
 
     def send_statsz(self) -> None:
         """Publish the load of the server in the system account, if somebody listens."""
+
+    @property
+    def config_digest(self) -> str:
+        """The digest of the configuration file; empty: there is none."""
+
+    @property
+    def links(self) -> "AccountLinks | None":
+        """What the accounts share; None: they share nothing."""
 
     @property
     def authenticator(self) -> Authenticator:

@@ -25,6 +25,7 @@ class ByName:
 
     is_required = True
     needs_nonce = False
+    needs_credentials = True
 
     def authenticate(self, client: ConnectingClient, connect: Credentials) -> Verdict:
         if connect.password != PASSWORD:

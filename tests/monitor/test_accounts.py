@@ -17,6 +17,7 @@ import pytest
 from natsd import Server
 from natsd.auth import Credentials, Verdict
 from natsd.auth.verdict import ConnectingClient, JwtFacts
+from natsd.config.account_options import AccountOptions
 from natsd.core.routing import PermissionRules
 from natsd.monitor.jwt_facts import claims_of, without_bearer
 from tests.monitor.probing import Probe, probing, probing_own
@@ -42,7 +43,7 @@ ACCOUNTS: dict[str, Any] = {
         "imports": [
             {"service": {"account": "A", "subject": "svc.x"}, "to": "local.x"},
             {"stream": {"account": "A", "subject": "st.>"}, "prefix": "pre"},
-            {"stream": {"account": "Z", "subject": "st.*"}, "to": "other.$1"},
+            {"stream": {"account": "A", "subject": "st.*"}, "to": "other.$1"},
         ]
     },
 }
@@ -109,10 +110,10 @@ async def test_imports_of_an_account(probe: Probe) -> None:
         },
         {
             "subject": "st.*",
-            "account": "Z",
+            "account": "A",
             "local_subject": "other.*",
             "type": "stream",
-            **(state | {"invalid": True}),
+            **state,
         },
         {
             "subject": "svc.x",
@@ -129,6 +130,15 @@ async def test_imports_of_an_account(probe: Probe) -> None:
         ("$SYS.REQ.ACCOUNT.PING.STATZ", STATZ.format("B"), False),
         ("$SYS.REQ.USER.INFO", "$SYS.REQ.USER.B.INFO", True),
     ]
+
+
+async def test_an_import_that_is_not_in_force(probe: Probe) -> None:
+    links = probe.server.links
+    assert links is not None
+    links.configure({"A": AccountOptions(exports=[{"stream": "st.*"}])})
+    imports = (await detail(probe, "B"))["imports"][:3]
+    invalid = {row["subject"]: row["invalid"] for row in imports}
+    assert invalid == {"st.>": True, "st.*": False, "svc.x": True}
 
 
 async def test_a_server_without_system_account_names_none() -> None:
@@ -155,7 +165,6 @@ async def test_the_jwt_of_an_account(probe: Probe) -> None:
     told = ("jwt", "issuer_key", "name_tag", "tags", "expired", "decoded_jwt")
     assert [account[name] for name in told] == [jwt, "OPERATOR", "Acme", ["gold"], True, claims]
     assert account["revoked_user"] == {"UABC": "2020-09-13T12:26:40Z"}
-    assert "exports" not in account
     rows = (await probe.get("/accstatz?unused=1"))["account_statz"]
     assert {row["acc"]: row["name"] for row in rows}["A"] == "Acme"
 
@@ -173,6 +182,7 @@ class ByJwt:
 
     is_required = True
     needs_nonce = False
+    needs_credentials = True
 
     def authenticate(self, client: ConnectingClient, connect: Credentials) -> Verdict:
         rules = PermissionRules(

@@ -38,6 +38,7 @@ LATER = {
     *("aiohttp", "cramjam", "cryptography", "msgspec", "pydantic", "pydantic_core", "rich"),
     *("tempfile", "secrets", "hmac", "hashlib", "random"),
     "natsd.bench",
+    "natsd.clients.client_info",
     "natsd.clients.closed",
     "natsd.clients.connect",
     "natsd.clients.redact",
@@ -50,8 +51,10 @@ LATER = {
     "natsd.jetstream.jetstream",
     "natsd.jetstream.models",
     "natsd.monitor.endpoints",
+    "natsd.monitor.event_messages",
     "natsd.monitor.http_server",
     "natsd.monitor.service_replies",
+    "natsd.server.description",
     "natsd.server.lame_duck",
     "natsd.server.reload",
     "natsd.spark",
@@ -59,7 +62,7 @@ LATER = {
     "natsd.trie",
 }
 """Modules that no start needs before the first client has its INFO."""
-MODULES_MAX = 54
+MODULES_MAX = 56
 """Modules of natsd itself, of which each costs a file that is read."""
 
 

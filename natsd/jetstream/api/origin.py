@@ -16,6 +16,7 @@ from typing import Final
 
 from natsd.clients.client import Client
 from natsd.clients.client_info import client_info as client_members
+from natsd.clients.client_info import user_name
 from natsd.core.network import Session
 from natsd.jetstream.headers import CLIENT_INFO, header_value
 
@@ -41,7 +42,11 @@ def client_info(
         return {"acc": account}
     if origin.account is not None and origin.account.name != account:
         return _importing_client(origin.account.name, account, server, headers)
-    return client_members(origin, account, wall_minus_monotonic_ns, server=server)
+    told = client_members(
+        origin, account, wall_minus_monotonic_ns, server=server, name_tag=user_name(origin)
+    )
+    told.pop("jwt", None)  # as in nats-server: whoever reads advisories need not know it
+    return told
 
 
 def _importing_client(
