@@ -5,7 +5,7 @@ Source: nats-server's `processClientOrLeafAuthentication` (server/auth.go),
 """
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from natsd.auth.jwt.claims import UserPermissions
 from natsd.auth.jwt.decode import decode_as
@@ -34,6 +34,30 @@ def decode_user(jwt: str) -> UserClaims:
     Only what is verified is remembered, so a client cannot fill the memory with forged tokens.
     """
     return decode_as(UserClaims, jwt)
+
+
+@lru_cache(DECODED_MAX)
+def user_errors(jwt: str) -> tuple[str, ...]:
+    """Return what is wrong with the contents of a user's claims at any time. Raises BadToken."""
+    return tuple(decode_user(jwt).issues(0).errors)
+
+
+class UserRights(NamedTuple):
+    """What a user may do in its account, and the same in the form that a connection takes."""
+
+    claimed: UserPermissions
+    rules: PermissionRules | None  # None: the user may do everything
+    limits: UserLimits
+
+
+@lru_cache(DECODED_MAX)
+def prepared_rights(jwt: str, account: ClaimedAccount) -> UserRights:
+    """Return the rights that a user's JWT gives, once for many logins.
+
+    A changed account is another object, and gives rights anew. Raises UserRefused and BadToken.
+    """
+    rights = rights_of(decode_user(jwt), account)
+    return UserRights(rights, compiled_rules(rights, account), limits_of(rights))
 
 
 def rights_of(user: UserClaims, account: ClaimedAccount) -> UserPermissions:
