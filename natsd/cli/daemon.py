@@ -1,7 +1,7 @@
 """The daemon: a server process that runs until a signal ends it.
 
 - SIGINT and SIGTERM stop it in order, with exit code 0; a second signal ends it at once.
-- SIGUSR1 reopens the log file. SIGHUP (reload) only logs an error.
+- SIGUSR1 reopens the log file. SIGHUP applies the configuration file again.
 - SIGUSR2 starts lame duck mode: the server moves its clients to other servers, then ends. SIGTERM
   does not shorten that, SIGINT does.
 - SIGQUIT writes the stack of every thread to standard error and ends the process at once, with exit
@@ -23,13 +23,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from natsd.clients.listener import ListenError
 from natsd.config import Options, OptionsError
-from natsd.config.resources import default_store_dir, raise_open_files_limit
+from natsd.config.resources import raise_open_files_limit, with_store_dir
 from natsd.server import Server
 from natsd.server.files import FileError
 from natsd.server.jetstream import JetStreamError
@@ -77,7 +76,7 @@ def run(options: Options, config: "LoadedConfig | None" = None) -> int:
 
 async def _serve(options: Options, log: DaemonLog, config: "LoadedConfig | None") -> int:
     stop = asyncio.Event()
-    server = Server(_with_store_dir(options))
+    server = Server(with_store_dir(options))
     server.log = log
     server.config = config
     _handle_signals(stop, log, server)
@@ -112,14 +111,6 @@ def _nothing_collected() -> Iterator[None]:
         gc.enable()
 
 
-def _with_store_dir(options: Options) -> Options:
-    """Return the options with a default `store_dir`, if JetStream is enabled without one."""
-    jetstream = options.jetstream
-    if not jetstream.enabled or options.store_dir or jetstream.store_dir:
-        return options
-    return replace(options, store_dir=default_store_dir())
-
-
 async def _started_before(stop: asyncio.Event, server: Server) -> bool:
     """Start the server; False: a signal came first, and the start was undone."""
     starting = asyncio.create_task(server.start())
@@ -147,6 +138,13 @@ def _handle_signals(stop: asyncio.Event, log: DaemonLog, server: Server) -> None
     signal.signal(signal.SIGQUIT, _quit)
     faulthandler.register(signal.SIGQUIT, chain=True)
 
+    reloads: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = loop.create_task(_reload(server), name="natsd-reload")
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
     def terminate() -> None:
         if not server.is_lame_duck:  # a lame duck is ending already, at its configured pace
             end()
@@ -162,12 +160,25 @@ def _handle_signals(stop: asyncio.Event, log: DaemonLog, server: Server) -> None
         signal.SIGTERM: terminate,
         signal.SIGUSR1: log.reopen,
         signal.SIGUSR2: server.enter_lame_duck,
-        signal.SIGHUP: lambda: _logger.error(
-            "Failed to reload server configuration: there is no configuration file"
-        ),
+        signal.SIGHUP: reload,
     }
     for number, action in actions.items():
         loop.add_signal_handler(number, _trap, number, action)
+
+
+async def _reload(server: Server) -> None:
+    """Apply the configuration file, or log why nothing has changed."""
+    from natsd.config.load import error_lines
+    from natsd.server.reload import ReloadError
+
+    try:
+        await server.reload_file()
+    except OptionsError as error:
+        _logger.error("Failed to reload server configuration: %s", "; ".join(error_lines(error)))
+    except ReloadError as error:
+        _logger.error("Failed to reload server configuration: %s", error)
+    except Exception:
+        _logger.exception("Failed to reload server configuration")
 
 
 def _quit(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -36,6 +36,7 @@ class Component(Enum):
     CONNECTIONS = "the limits and times that all connections share"
     CLIENTS = "the open connections, one by one"
     CLOSED_CLIENTS = "the closed connections that monitoring shows"
+    ACCOUNTS = "the accounts: their limits, their streams, what they share"
     LOGIN = "the login, which clients with other credentials have lost"
     INFO = "the INFO line, which clients are sent again"
     JETSTREAM = "the JetStream engine"
@@ -52,6 +53,7 @@ class OptionChange:
     new: Any
     applied_by: tuple[Component, ...]
     is_secret: bool = False
+    is_section: bool = False
 
     @property
     def needs_restart(self) -> bool:
@@ -60,12 +62,16 @@ class OptionChange:
 
     @property
     def new_text(self) -> str:
-        """The new value for the log; a secret is not shown."""
-        return _shown(self.new, is_secret=self.is_secret)
+        """The name, and the new value unless it is a secret or a section."""
+        if self.is_section:
+            return self.name
+        return f"{self.name} = {_shown(self.new, is_secret=self.is_secret)}"
 
     def __str__(self) -> str:
+        if self.is_section:
+            return self.name
         old = _shown(self.old, is_secret=self.is_secret)
-        return f"{self.name}: old={old}, new={self.new_text}"
+        return f"{self.name}: old={old}, new={_shown(self.new, is_secret=self.is_secret)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,29 +138,29 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "authorization.password": _LOGIN,
     "authorization.token": _LOGIN,
     "authorization.timeout": _CONNECTIONS,
-    "authorization.users": RESTART,
-    "authorization.default_permissions": RESTART,
-    "authorization.auth_callout": RESTART,
-    "authorization.proxy_required": RESTART,
-    "accounts": RESTART,
-    "mappings": RESTART,
-    "no_auth_user": RESTART,
+    "authorization.users": _LOGIN,
+    "authorization.default_permissions": _LOGIN,
+    "authorization.auth_callout": _LOGIN,
+    "authorization.proxy_required": _LOGIN,
+    "accounts": _by(Component.ACCOUNTS, Component.LOGIN, Component.INFO),
+    "mappings": _by(Component.ACCOUNTS),
+    "no_auth_user": _LOGIN,
     "system_account": RESTART,
     "no_system_account": RESTART,
-    "proxies": RESTART,
+    "proxies": _LOGIN,
     "operators": RESTART,
     "trusted_keys": RESTART,
     "resolver": RESTART,
     "resolver_tls": RESTART,
-    "resolver_preload": RESTART,
+    "resolver_preload": _NEXT_USE,
     "resolver_pinned_accounts": RESTART,
-    "default_sentinel": RESTART,
+    "default_sentinel": _LOGIN,
     "default_js_domain": RESTART,
     "tls": _by(Component.TLS, Component.INFO),
     "allow_non_tls": _by(Component.TLS, Component.INFO),
     "proxy_protocol": _by(Component.TLS),
-    "server_tags": RESTART,
-    "server_metadata": RESTART,
+    "server_tags": _NEXT_USE,
+    "server_metadata": _NEXT_USE,
     "feature_flags": RESTART,
     "cluster": RESTART,
     "gateway": RESTART,
@@ -239,8 +245,8 @@ def _diff(old: Any, new: object, prefix: str) -> Iterator[OptionChange]:
         if before != after and name not in SECTIONS:
             row = APPLIED_BY[name]
             components = row.components if row.can_apply(before, after) else ()
-            is_secret = setting.metadata["kind"].is_secret
-            yield OptionChange(name, before, after, components, is_secret)
+            kind = setting.metadata["kind"]
+            yield OptionChange(name, before, after, components, kind.is_secret, kind.is_section)
 
 
 def _shown(value: object, *, is_secret: bool) -> str:

@@ -79,7 +79,15 @@ def load_options(
         notes = tuple(f"{position}: {text}" for position, text in parsed.warnings)
         options = _with_keys(with_flags(options, flags or {}), environment)
         _check_files(options, parsed.tree)
-    return LoadedConfig(options, parsed.digest, Path(path), parsed.files, warnings, notes)
+    return LoadedConfig(
+        options,
+        parsed.digest,
+        Path(path),
+        flags or {},
+        parsed.files,
+        warnings,
+        notes,
+    )
 
 
 def options_of(tree: ConfigMap) -> Options:

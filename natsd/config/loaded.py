@@ -1,7 +1,9 @@
 """Options, and the file that they come from."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from natsd.config.options import Options
 
@@ -13,6 +15,8 @@ class LoadedConfig:
     options: Options
     digest: str = ""
     path: Path | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the command line, which override those of the file."""
     files: tuple[Path, ...] = ()
     """The file, and those that it includes."""
     warnings: tuple[str, ...] = ()

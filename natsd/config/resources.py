@@ -37,6 +37,14 @@ def default_store_dir() -> Path:
     return Path(tempfile.gettempdir(), _default_name())
 
 
+def with_store_dir(options: Options) -> Options:
+    """Return the options with a default `store_dir`, if JetStream is enabled without one."""
+    jetstream = options.jetstream
+    if not jetstream.enabled or options.store_dir or jetstream.store_dir:
+        return options
+    return replace(options, store_dir=default_store_dir())
+
+
 def is_default_store_dir(directory: Path | None) -> bool:
     """Return whether the directory is that of `default_store_dir`."""
     is_named_so = directory is not None and directory.name == _default_name()

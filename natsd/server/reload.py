@@ -16,14 +16,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from natsd.clients import Client
 from natsd.clients.closed import ClosedClient
 from natsd.config import Options, OptionsError
 from natsd.config.changes import Component, OptionChange, diff_options
 from natsd.config.resources import pending_bytes_max
 from natsd.core.network import Reactor, Settings
+from natsd.server.account_changes import (
+    ServerWithAccounts,
+    change_accounts,
+    check_sharing,
+    remove_accounts,
+)
 from natsd.server.files import FileError
 from natsd.server.limits import set_limits, sweep_seconds
 from natsd.server.log import DaemonLog
@@ -34,18 +40,18 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("natsd.server")
 
+Commit = Callable[[], object]
+
 
 class ReloadError(Exception):
     """The settings cannot be changed, and none is; the text is one line for the user."""
 
 
-class ReloadableServer(Protocol):
+class ReloadableServer(ServerWithAccounts, Protocol):
     """The parts of a running server that apply changes."""
 
-    options: Options
     settings: Settings
     reactor: Reactor
-    clients: dict[int, Client]
     closed_clients: deque[ClosedClient]
     log: DaemonLog | None
     files: ServerFiles
@@ -57,17 +63,17 @@ class ReloadableServer(Protocol):
     def prepare_openings(self, options: Options) -> Callable[[], None]:
         """Return what makes new connections open as the options say. Raises OptionsError."""
 
-    def renew_login(self) -> None:
-        """Accept the credentials of the options, unless the server has another authenticator."""
+    def prepare_login(self, options: Options) -> Commit:
+        """Return what makes the credentials of the options those that are accepted.
+
+        Raises OptionsError.
+        """
 
     def renew_info(self) -> None:
         """Render the INFO line again, and send it to the clients."""
 
     def renew_jetstream(self) -> None:
         """Switch JetStream on or off, or raise its limits, as the options say."""
-
-
-Commit = Callable[[], object]
 
 
 def reload(server: ReloadableServer, options: Options) -> list[OptionChange]:
@@ -86,15 +92,16 @@ def reload(server: ReloadableServer, options: Options) -> list[OptionChange]:
             if component in components
         ]
         undo.pop_all()
-    server.options = options
+    before, server.options = server.options, options
     for commit in commits:
         commit()
     for component, apply in APPLIERS.items():
         if component in components:
             apply(server)
+    if Component.ACCOUNTS in components:
+        remove_accounts(server, before)
     for change in changes:
-        _logger.info("Reloaded: %s = %s", change.name, change.new_text)
-    _logger.info("Reloaded server configuration")
+        _logger.info("Reloaded: %s", change.new_text)
     return changes
 
 
@@ -150,11 +157,26 @@ def _apply_to_clients(server: ReloadableServer) -> None:
         _logger.info("Closed %d connections to fall within max_connections", len(excess))
 
 
+def _prepare_logins(server: ReloadableServer, options: Options, _undo: ExitStack) -> Commit:
+    try:
+        return server.prepare_login(options)
+    except OptionsError as error:
+        raise ReloadError(str(error)) from error
+
+
 def _apply_to_logins(server: ReloadableServer) -> None:
     """Close the clients whose credentials are no longer accepted."""
-    server.renew_login()
     for client in list(server.clients.values()):
         client.check_login()
+
+
+def _prepare_accounts(server: ReloadableServer, options: Options, _undo: ExitStack) -> Commit:
+    """Check what accounts share; change the accounts, but remove none before logins are checked."""
+    try:
+        check_sharing(options)
+    except OptionsError as error:
+        raise ReloadError("; ".join(map(str, error.every))) from error
+    return partial(change_accounts, server, server.options)
 
 
 def _apply_to_closed_clients(server: ReloadableServer) -> None:
@@ -165,6 +187,8 @@ PREPARED: Final[Mapping[Component, Callable[[ReloadableServer, Options, ExitStac
     Component.LOG: _prepare_log,
     Component.FILES: _prepare_files,
     Component.TLS: _prepare_tls,
+    Component.ACCOUNTS: _prepare_accounts,
+    Component.LOGIN: _prepare_logins,
 }
 """Components whose changes may fail, with the function that returns how to complete the change."""
 

@@ -24,7 +24,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -38,12 +37,13 @@ from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.pending_logins import PendingLogins
 from natsd.config import Options, OptionsError, make_options
 from natsd.config.account_options import AccountOptions
-from natsd.config.resources import descriptors_for_clients, pending_bytes_max
+from natsd.config.resources import descriptors_for_clients, pending_bytes_max, with_store_dir
 from natsd.config.trace_options import MsgTraceOptions
 from natsd.core.network import Reactor, Settings, TrafficStats, has_poller
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.monitor.events import SystemEvents
 from natsd.monitor.services import Services
+from natsd.server.account_changes import check_sharing, shared_accounts
 from natsd.server.banner import log_stopped, log_stopping
 from natsd.server.identity import new_server_id, new_server_keys
 from natsd.server.info import InfoLine
@@ -113,6 +113,7 @@ class Server:
         self._own_thread = OwnThread(self) if thread else None
         self._acceptor: Acceptor | None = None
         self._is_serving = False
+        self._reloading = asyncio.Lock()
         self._lame_duck: asyncio.Task[None] | None = None
         self._transports: Transports | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -122,7 +123,7 @@ class Server:
         self.log: DaemonLog | None = None
         self.config: LoadedConfig | None = None
         self._jetstream = JetStreamPart(self.options, self.name, self.id)
-        self._services = Services(self)
+        self._services = Services(self, self.reload_file)
         self._events = SystemEvents(self)
         self._begin_afresh()
 
@@ -261,18 +262,14 @@ class Server:
         )
         for name in options.accounts:
             self.accounts.add(name)
+        check_sharing(options)
         self.links = None
         self.renew_links()
-        self.renew_login()
+        self.prepare_login(options)()
 
     def renew_links(self) -> None:
         """Put the imports, exports and mappings of the options in force."""
-        accounts = dict(self.options.accounts)
-        if self.options.mappings:
-            default = self.accounts.default.name
-            own = accounts.get(default, AccountOptions())
-            accounts[default] = replace(own, mappings=self.options.mappings)
-        self._link(accounts)
+        self._link(shared_accounts(self.options))
 
     def _link(self, accounts: Mapping[str, AccountOptions]) -> None:
         """Put what these accounts share in force; do nothing as long as no account shares."""
@@ -324,12 +321,21 @@ class Server:
         self, name: str, options: AccountOptions, *, jwt: str, name_in_jwt: str
     ) -> None:
         """Create or change an account, as its settings say; the rest is for monitoring."""
+        self.apply_settings(name, options).describe(options, jwt, name_in_jwt)
+        self._link({name: options})
+
+    def apply_settings(self, name: str, options: AccountOptions) -> Account:
+        """Create or change an account, except for what it shares."""
         account = self.accounts.add(name)
         account.limits = options.limits
         account.msg_trace = options.msg_trace if options.msg_trace.dest else None
-        account.describe(options, jwt, name_in_jwt)
-        self._link({name: options})
+        account.describe(options)
         self._jetstream.configure_account(account)
+        return account
+
+    def remove_streams(self, account: str) -> None:
+        """Disable JetStream of an account, whose files stay."""
+        self._jetstream.remove_account(self.accounts[account])
 
     def clients_of(self, account: str) -> "list[Client]":
         """Return the connected clients of an account."""
@@ -389,33 +395,64 @@ class Server:
         Without `options`, the keywords change the current ones. Raises OptionsError, or ReloadError
         if a change needs a restart; nothing has changed then.
         """
-        from natsd.server.reload import reload
-
         if not self.is_ready:
             raise RuntimeError("the server is not running")
         options = make_options(options or self.options, **settings)
+        return self._apply_options(options)
+
+    async def reload_file(self) -> "list[OptionChange]":
+        """Read the configuration file again and apply it, all that differs or nothing.
+
+        Returns the changes. Raises OptionsError, or ReloadError if a change needs a restart or
+        there is no file; nothing has changed then.
+        """
+        from natsd.config.load import load_options
+        from natsd.server.reload import ReloadError
+
+        if self.config is None or self.config.path is None:
+            raise ReloadError("can only reload config when a file is provided using -c or --config")
+        async with self._reloading:
+            loaded = await asyncio.to_thread(load_options, self.config.path, self.config.flags)
+            options = with_store_dir(loaded.options)
+            changes = self._apply_options(options)
+            self.config, self.config_load_time = loaded, datetime.now(UTC)
+            if self.operator is not None:
+                await self.operator.reload(options)
+        logger.info("Reloaded server configuration (%s)", loaded.digest)
+        return changes
+
+    def _apply_options(self, options: Options) -> "list[OptionChange]":
+        from natsd.server.reload import reload
+
         if self._own_thread is None or self._own_thread.is_current():
             return reload(self, options)
         return self._own_thread.call(partial(reload, self, options))
 
-    def renew_login(self) -> None:
-        """Accept the credentials of the options, unless the server was given an authenticator."""
-        self.authenticator = self._own_authenticator or make_authenticator(
-            self.options,
+    def prepare_login(self, options: Options) -> Callable[[], None]:
+        """Return what makes the credentials of the options those that are accepted.
+
+        An authenticator that the server was given stays. Raises OptionsError.
+        """
+        login = self._own_authenticator or make_authenticator(
+            options,
             self.accounts,
             self._authenticator_before,
             operator=self.operator,
-            ask=self._auth_service(),
+            ask=self._auth_service(options),
         )
-        self._authenticator_before = self.authenticator
 
-    def _auth_service(self) -> "AuthService | None":
+        def accept() -> None:
+            self.authenticator = self._authenticator_before = login
+
+        return accept
+
+    def _auth_service(self, options: Options) -> "AuthService | None":
         """Return the requests to the auth callout of the settings; None: they have none."""
-        if self._keys is None or self.options.authorization.auth_callout is None:
+        if self._keys is None or options.authorization.auth_callout is None:
             return None
         from natsd.auth.callout.service import AuthService
 
-        timeout_s = self.options.authorization.timeout.total_seconds()
+        timeout_s = options.authorization.timeout.total_seconds()
         return AuthService(self._keys, self._callout_fields(), timeout_s, self.now_ns)
 
     def renew_info(self) -> None:
