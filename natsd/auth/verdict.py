@@ -34,10 +34,10 @@ class JwtFacts:
     """What monitoring and events show of a user whose login is a JWT."""
 
     jwt: str
-    user_key: str  # public key of the user
     issuer_key: str  # public key that signed the user's JWT
     account_key: str  # public key of the account
     issued_at: int  # Unix seconds
+    user_key: str = ""  # public key of the user
     name: str = ""  # `name` in the claims
     tags: tuple[str, ...] = ()
 

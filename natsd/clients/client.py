@@ -103,8 +103,11 @@ class ClientHost(Protocol):
         """Announce a client that was accepted; `left` is the account that it was in before."""
         ...
 
-    def client_refused(self, client: "Client") -> None:
-        """Announce a client whose login was refused, and whose connection has a reason."""
+    def client_refused(self, client: "Client", told: str) -> None:
+        """Announce a client whose login was refused, and whose connection has a reason.
+
+        `told` is the name of the account that is told; empty: that of the client.
+        """
         ...
 
     def client_closed(self, client: "Client") -> None:
@@ -365,7 +368,7 @@ class Client(ClientSession):
         self.error(f"authentication error - {user}" if user else "authentication error")
         reason = verdict.closed_reason if verdict.account is None else REFUSED.closed_reason
         self.close_with_error(ErrorText.AUTHORIZATION_VIOLATION, reason)
-        self.host.client_refused(self)
+        self.host.client_refused(self, verdict.event_account)
 
     def authentication_expired(self) -> None:
         """Close the connection, because the user's credentials have expired."""
@@ -516,7 +519,13 @@ class Client(ClientSession):
 
     def tls_facts(self) -> dict[str, Any] | None:
         """Return what an auth callout is told of TLS; None: the connection is not encrypted."""
-        return None
+        state = self.tls_state
+        if state is None:
+            return None
+        from natsd.tls.peer import callout_facts
+
+        options = self.host.options.tls
+        return callout_facts(state, is_verified=options is not None and options.verify)
 
     @property
     def verdict(self) -> Verdict | None:

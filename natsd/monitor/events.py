@@ -101,14 +101,17 @@ class SystemEvents:
         if self._is_heard(subject):
             self._builder.disconnected(subject, client)
 
-    def client_refused(self, client: Client) -> None:
-        """Announce a client whose login was refused; its connection has a reason."""
+    def client_refused(self, client: Client, account: Account | None) -> None:
+        """Announce a client whose login was refused, in an account, too.
+
+        Its connection has a reason.
+        """
         if not self._is_on:
             return
         subject = f"$SYS.SERVER.{self._server.id}.CLIENT.AUTH.ERR"
         if self._is_heard(subject):
             self._builder.disconnected(subject, client)
-        account, subject = client.account, "$SYS.ACCOUNT.CLIENT.AUTH.ERR"
+        subject = "$SYS.ACCOUNT.CLIENT.AUTH.ERR"
         if account is not None and account.sublist.has_interest(subject):
             self._builder.disconnected(subject, client, account)
 

@@ -70,6 +70,10 @@ class OperatorHost(Protocol):
         """Create or change an account, as its settings say; the rest is for monitoring."""
         ...
 
+    def disable_account(self, name: str) -> None:
+        """End the streams, exports and imports of an account that was deleted."""
+        ...
+
     def clients_of(self, account: str) -> Iterable[LoggedInClient]:
         """Return the connected clients of an account."""
         ...
@@ -180,8 +184,10 @@ class OperatorMode:
 
     def account_ended(self, name: str, end: AccountEnd) -> None:
         """Close the clients of an account, which may not be used any more."""
-        logger.info("Account %s has %s", name, "expired" if end is AccountEnd.EXPIRED else "ended")
+        logger.info("Account %s is %s", name, end.value)
         close_all(list(self._host.clients_of(name)), end)
+        if end is AccountEnd.DELETED:
+            self._host.disable_account(name)
 
     # ---- the start
 
@@ -207,7 +213,9 @@ class OperatorMode:
                 raise OptionsError(f'preload account error for "{name}": {error}') from None
 
     def _serve(self) -> None:
-        """Serve the requests about JWTs in the system account."""
+        """Serve the requests about JWTs in the system account, if there is one."""
+        if not self._host.accounts.has_system:
+            return
         client = self._host.accounts.system.internal_client
         self._services = services = ClaimsServices(self._host, client)
         resolver = self._resolver

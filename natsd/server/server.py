@@ -337,6 +337,14 @@ class Server:
         """Disable JetStream of an account, whose files stay."""
         self._jetstream.remove_account(self.accounts[account])
 
+    def disable_account(self, name: str) -> None:
+        """End the streams, exports and imports of an account that was deleted."""
+        if self.links is not None:
+            self.links.remove([name])
+        account = self.accounts.get(name)
+        if account is not None:
+            self._jetstream.remove_account(account)
+
     def clients_of(self, account: str) -> "list[Client]":
         """Return the connected clients of an account."""
         return [client for client in self.clients.values() if client.account_name == account]
@@ -619,9 +627,9 @@ class Server:
         """Announce a client that was accepted; `left` is the account that it was in before."""
         self._events.client_connected(client, left)
 
-    def client_refused(self, client: Client) -> None:
-        """Announce a client whose login was refused."""
-        self._events.client_refused(client)
+    def client_refused(self, client: Client, told: str) -> None:
+        """Announce a client whose login was refused; `told` is the account that is told, too."""
+        self._events.client_refused(client, self.accounts.get(told) or client.account)
 
     def client_closed(self, client: Client) -> None:
         """Announce a client that is being torn down, and remember it for monitoring."""

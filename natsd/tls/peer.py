@@ -26,6 +26,18 @@ def state_of(tls: ssl.SSLObject, *, is_first: bool) -> TlsState:
     return TlsState(version(tls), cipher_suite(tls), certificates(tls), is_first)
 
 
+def callout_facts(state: TlsState, *, is_verified: bool) -> dict[str, object]:
+    """Return the member `client_tls` of a request to an auth service.
+
+    `is_verified` says whether the certificates were checked.
+    """
+    facts: dict[str, object] = {"version": state.version, "cipher": state.cipher_suite}
+    chain = [ssl.DER_cert_to_PEM_cert(each) for each in state.certificates]
+    if chain:
+        facts |= {"verified_chains": [chain]} if is_verified else {"certs": chain}
+    return facts
+
+
 def version(tls: ssl.SSLObject) -> str:
     """Return the version of TLS, such as `1.3`."""
     return (tls.version() or "").removeprefix("TLSv")

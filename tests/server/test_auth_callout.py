@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import nats
@@ -20,6 +22,7 @@ from natsd.auth.jwt.decode import decode_as
 from natsd.auth.nkeys import KeyPair, Kind
 from natsd.auth.xkeys import seal, unseal
 from tests.auth.tokens import NO_USER_LIMITS, Operator, key, token
+from tests.certificates import Authority
 from tests.server.test_operator_mode import connected, ignore, lines, memory
 
 ISSUER = key(Kind.ACCOUNT, "issuer")
@@ -81,10 +84,11 @@ def by_password(request: AuthorizationRequestClaims) -> dict[str, Any]:
     return allow(request)
 
 
-def configured(*, timeout: float = 5, **callout: Any) -> Server:
+def configured(*, timeout: float = 5, tls: dict[str, Any] | None = None, **callout: Any) -> Server:
     return Server(
         host="127.0.0.1",
         port=-1,
+        tls=tls,
         accounts={
             "AUTH": {"users": [{"user": "auth", "password": "pw"}]},
             "APP": {"default_permissions": {"publish": {"deny": ["secret"]}}},
@@ -211,6 +215,17 @@ async def test_answers_that_let_nobody_in(
     assert any(text in line for line in caplog.messages)
 
 
+async def test_the_callout_account_learns_of_refused_clients() -> None:
+    async with served(by_password) as (server, _, client):
+        events = await client.subscribe("$SYS.ACCOUNT.CLIENT.AUTH.ERR")
+        await client.flush()
+        async with lines(server, None, user="bob", **{"pass": "wrong"}) as refused:
+            assert await refused.next() == REFUSED
+        event = json.loads((await events.next_msg(timeout=10)).data)
+        assert event["reason"] == "Authentication Failure"
+        assert event["client"]["user"] == "bob"
+
+
 async def test_without_a_service_nobody_else_logs_in(caplog: pytest.LogCaptureFixture) -> None:
     async with configured() as server:
         async with lines(server, None, user="bob", **{"pass": "hush"}) as client:
@@ -228,6 +243,32 @@ async def test_a_service_that_does_not_answer_is_not_waited_for() -> None:
             await silent.flush()
             async with lines(server, None, user="bob") as client:
                 assert await client.next() in {REFUSED, "-ERR 'Authentication Timeout'"}
+
+
+@pytest.mark.parametrize("verify", [False, True])
+async def test_the_service_learns_of_tls(tmp_path: Path, verify: bool) -> None:
+    authority = Authority(tmp_path)
+    own = authority.sign("bob")
+    tls = {**authority.sign("server").settings, "ca_file": str(authority.ca_file)}
+    context = ssl.create_default_context(cafile=str(authority.ca_file))
+    context.load_cert_chain(own.cert_file, own.key_file)
+    async with configured(tls={**tls, "verify": verify}) as server:
+        url = f"tls://localhost:{server.client_port}"
+        client = await nats.connect(url, user="auth", password="pw", tls=context, error_cb=ignore)
+        service = Service(allow)
+        await service.serve(client)
+        other = await nats.connect(url, user="bob", tls=context, error_cb=ignore)
+        told = service.requests[0].body.client_tls
+        assert told is not None
+        assert told["version"] == "1.3"
+        assert told["cipher"].startswith("TLS_")
+        pem = own.cert_file.read_text()
+        if verify:
+            assert told["verified_chains"][0][0] == pem
+        else:
+            assert "verified_chains" not in told
+        await other.close()
+        await client.close()
 
 
 async def test_info_has_the_key_that_requests_are_sealed_with() -> None:

@@ -15,12 +15,13 @@ import nats
 import nats.js.errors
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from natsd import Server
 from natsd.auth.jwt.token import encode
 from natsd.auth.nkeys import KeyPair
 from natsd.config import OptionsError
-from tests.auth.tokens import NO_USER_LIMITS, AccountKeys, Operator, UserKeys
+from tests.auth.tokens import NO_USER_LIMITS, AccountKeys, Operator, UserKeys, token
 from tests.waiting import eventually_within
 
 OPERATOR = Operator()
@@ -259,6 +260,62 @@ async def test_fewer_connections_close_the_latest(tmp_path: Path) -> None:
             await push(operator, OPERATOR.account("A", limits={"conn": 1}))
             await eventually_within(lambda: second.is_closed)
             await first.flush()
+
+
+def exporter(**more: Any) -> AccountKeys:
+    exports = [
+        {"subject": "help", "type": "service", "token_req": True, **more},
+        {"subject": "news.>", "type": "stream"},
+    ]
+    return OPERATOR.account("A", exports=exports)
+
+
+def importer(activation: str) -> AccountKeys:
+    imports = [
+        {
+            "subject": "help",
+            "type": "service",
+            "account": A.name,
+            "local_subject": "ask",
+            "token": activation,
+        },
+        {"subject": "news.>", "type": "stream", "account": A.name, "local_subject": "from_a.>"},
+    ]
+    return OPERATOR.account("B", imports=imports)
+
+
+async def test_accounts_share_what_their_jwts_say(tmp_path: Path) -> None:
+    """A service with an activation token, and a stream; the token is revoked later."""
+    b = OPERATOR.account("B")
+    activation = token("activation", b.name, A.key, {"subject": "help", "kind": "service"})
+    async with directory(tmp_path) as server, connected(server, SYSTEM.user()) as operator:
+        await push(operator, exporter())
+        await push(operator, importer(activation))
+        async with connected(server, A.user()) as one, connected(server, b.user()) as other:
+
+            async def answer(message: Msg) -> None:
+                await message.respond(b"yes")
+
+            await one.subscribe("help", cb=answer)
+            await one.flush()
+            assert (await other.request("ask", timeout=10)).data == b"yes"
+            news = await other.subscribe("from_a.>")
+            await other.flush()
+            await one.publish("news.today", b"sun")
+            assert (await news.next_msg(timeout=10)).subject == "from_a.today"
+            await push(operator, exporter(revocations={b.name: time.time_ns() // 10**9}))
+            with pytest.raises(nats.errors.NoRespondersError):
+                await other.request("ask", timeout=10)
+
+
+async def test_an_account_without_activation_token_imports_nothing() -> None:
+    async with memory(exporter(), importer("")) as server:
+        async with connected(server, A.user()) as one:
+            await one.subscribe("help")
+            await one.flush()
+            async with connected(server, OPERATOR.account("B").user()) as other:
+                with pytest.raises(nats.errors.NoRespondersError):
+                    await other.request("ask", timeout=10)
 
 
 STREAMS = {"disk_storage": 1 << 30, "mem_storage": 0, "streams": 1, "consumer": -1}

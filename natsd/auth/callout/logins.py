@@ -100,6 +100,8 @@ class ConfiguredCallout:
         """Return the verdict of the settings or of the service."""
         inner = self.inner.authenticate(client, connect)
         own = inner if isinstance(inner, Verdict) else await inner
+        if own.closed_reason is ClosedReason.PROXY_NOT_TRUSTED:
+            return own
         callout = self._callout
         user = connect.nkey or connect.user or own.user or connect.auth_token
         is_exempt = user in callout.auth_users

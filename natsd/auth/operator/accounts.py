@@ -99,6 +99,7 @@ class ClaimedAccounts:
         self._lookups: dict[str, asyncio.Task[ClaimedAccount]] = {}
         self._missing: dict[str, float] = {}  # when it may be looked up again, on the loop's clock
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._updating = asyncio.Lock()
 
     def __contains__(self, name: str) -> bool:
         return name in self._accounts
@@ -122,27 +123,30 @@ class ClaimedAccounts:
             lookup = self._begin_lookup(name)
         return await asyncio.shield(lookup)
 
-    def update(self, name: str, jwt: str) -> bool | str:
-        """Put a new JWT of a known account in force.
+    async def update(self, name: str, jwt: str) -> bool | str:
+        """Put a new JWT of a known account in force; updates follow each other.
 
         Return True; False if the account is not known here; or why the JWT is refused.
         """
-        known = self._accounts.get(name)
-        if known is None:
-            return False
-        if known.jwt != jwt:
-            try:
-                account = self._verified(name, jwt)
-            except AccountUnavailable as error:
-                return str(error)
-            self._keep(account)
-            self._fetch_exporters(account)
-        return True
+        async with self._updating:
+            known = self._accounts.get(name)
+            if known is None:
+                return False
+            if known.jwt != jwt:
+                try:
+                    account = await asyncio.to_thread(self._verified, name, jwt)
+                except AccountUnavailable as error:
+                    return str(error)
+                if name not in self._accounts:  # it was deleted meanwhile
+                    return False
+                self._keep(account)
+                self._fetch_exporters(account)
+            return True
 
     async def changed(self, name: str, jwt: str) -> None:
         """Put a JWT in force that the resolver has anew, if the account is known here."""
         self._missing.pop(name, None)
-        refused = self.update(name, jwt)
+        refused = await self.update(name, jwt)
         if isinstance(refused, str):
             _logger.error("The new JWT of account %s is not used: %s", name, refused)
 
@@ -185,7 +189,7 @@ class ClaimedAccounts:
         began_s = loop.time()
         try:
             jwt = await self._resolver.fetch(name)
-            account = self._verified(name, jwt)
+            account = await asyncio.to_thread(self._verified, name, jwt)
         except NotResolved as error:
             self._remember_missing(name)
             _logger.warning("Account fetch failed: %s", error)
@@ -229,7 +233,10 @@ class ClaimedAccounts:
     # ---- what is known
 
     def _verified(self, name: str, jwt: str) -> ClaimedAccount:
-        """Return the account that a JWT describes. Raises AccountUnavailable."""
+        """Return the account that a JWT describes. Raises AccountUnavailable.
+
+        It runs in a thread: a JWT may be 1 MiB, and then this takes a part of a second.
+        """
         try:
             claims = decode_as(AccountClaims, jwt)
         except BadToken as error:

@@ -12,6 +12,7 @@
   further one is dropped.
 - Every reply but LOOKUP and PACK is {"server": {…}, "data": {…}} or {"server": {…}, "error": {…}},
   with the texts of nats-server.
+- JWTs are read in a thread: one may be 1 MiB.
 - A JWT is only stored if its signature is right and nothing in it is wrong. Whether the operator
   signed it is asked when it is used, as in nats-server.
 
@@ -170,11 +171,13 @@ Serve = Callable[[str, str, bytes], Awaitable[None]]
 """Called with subject, reply (empty: none) and payload."""
 
 
-def serve_updates(services: ClaimsServices, apply: Callable[[str, str], bool | str]) -> None:
+def serve_updates(
+    services: ClaimsServices, apply: Callable[[str, str], Awaitable[bool | str]]
+) -> None:
     """Serve updates of accounts whose resolver keeps nothing itself.
 
-    `apply` gets an account and its JWT. It returns True if it put the JWT in force, False if this
-    server has no such account now, or why it refused.
+    `apply` gets an account and its JWT. Its result is True if it put the JWT in force, False if
+    this server has no such account now, or why it refused.
     """
 
     async def update(subject: str, reply: str, payload: bytes) -> None:
@@ -182,8 +185,8 @@ def serve_updates(services: ClaimsServices, apply: Callable[[str, str], bool | s
         try:
             if not payload:
                 raise RequestFailed(account, "jwt update error", "request body is empty")
-            jwt, _ = _account_claims(payload, account, message, account)
-            result = apply(account, jwt)
+            jwt, _ = await asyncio.to_thread(_account_claims, payload, account, message, account)
+            result = await apply(account, jwt)
             if isinstance(result, str):
                 raise RequestFailed(account, message, result)
         except RequestFailed as failure:
@@ -238,14 +241,14 @@ class _DirectoryRequests:
         message = f"jwt update{self._what} resulted in error"
         named = _account_in(subject)
         unnamed = (self._what and named) or "n/a"
-        jwt, claims = _account_claims(payload, named, message, unnamed)
+        jwt, claims = await asyncio.to_thread(_account_claims, payload, named, message, unnamed)
         account = claims.subject
         if self._trust.is_strict and claims.issuer == self._trust.operator:
             raise RequestFailed(account, message, "operator requires issuer to be a signing key")
         if self._has_account is not None and not self._has_account(account):
             self._services.succeeded(reply, account, "jwt update cache skipped")
             return
-        issues = account_issues(claims, time.time_ns() / 1e9)
+        issues = await asyncio.to_thread(account_issues, claims, time.time_ns() / 1e9)
         if issues.errors:
             checked = f"jwt{' update cache' if self._what else ''} validation failed"
             reason = f"validation errors: [{' '.join(issues.errors)}]"

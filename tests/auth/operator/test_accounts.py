@@ -131,16 +131,16 @@ async def test_an_account_expires_and_may_be_renewed() -> None:
 
 async def test_updates_of_known_accounts() -> None:
     made = Made()
-    assert made.accounts.update(A.name, A.jwt) is False
+    assert await made.accounts.update(A.name, A.jwt) is False
     made.resolver.jwts[A.name] = A.jwt
     first = await made.accounts.require(A.name)
     changed = OPERATOR.account("A", limits={"conn": 1}).jwt
-    assert made.accounts.update(A.name, changed) is True
+    assert await made.accounts.update(A.name, changed) is True
     second = made.accounts.get(A.name)
     assert made.listener.changed[-1] == (first, second)
-    assert made.accounts.update(A.name, changed) is True
+    assert await made.accounts.update(A.name, changed) is True
     assert len(made.listener.changed) == 2
-    assert made.accounts.update(A.name, B.jwt) == "account validation failed"
+    assert await made.accounts.update(A.name, B.jwt) == "account validation failed"
     assert made.accounts.get(A.name) is second
 
 

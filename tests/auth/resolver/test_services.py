@@ -232,7 +232,11 @@ async def test_a_cache_takes_only_accounts_that_it_has(server: Server, tmp_path:
 async def test_updates_without_a_directory(server: Server) -> None:
     services = ClaimsServices(server, server.accounts.system.internal_client)
     results: dict[str, bool | str] = {A.name: True, B.name: "account validation failed"}
-    serve_updates(services, lambda name, _jwt: results.get(name, False))
+
+    async def apply(name: str, _jwt: str) -> bool | str:
+        return results.get(name, False)
+
+    serve_updates(services, apply)
     client = server.accounts.system.internal_client
     for account, jwt, expected in (
         (A, A.jwt, {"account": A.name, "code": 200, "message": "jwt updated"}),
