@@ -20,7 +20,11 @@ FACTS = JwtFacts(
 def client(**more: Any) -> Client:
     fields: dict[str, Any] = {
         **dict.fromkeys(("authorized_user", "name", "lang", "version"), ""),
-        "start_ns": 5, "rtt_ns": 0, "ip": "10.0.0.1", "cid": 7, "kind": "Client",
+        "start_ns": 5,
+        "rtt_ns": 0,
+        "ip": "10.0.0.1",
+        "cid": 7,
+        "kind": "Client",
         "verdict": None,
     }
     return cast("Client", SimpleNamespace(**(fields | more)))
