@@ -13,7 +13,13 @@ from natsd.clients import Client
 from natsd.clients.client_info import client_info, shown_rtt_ns, user_name
 
 FACTS = JwtFacts(
-    jwt="a.b.c", issuer_key="SIGNER", account_key="A", issued_at=0, name="Ann", tags=("t",)
+    jwt="a.b.c",
+    user_key="UANN",
+    issuer_key="SIGNER",
+    account_key="A",
+    issued_at=0,
+    name="Ann",
+    tags=("t",),
 )
 
 

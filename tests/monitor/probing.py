@@ -92,6 +92,7 @@ def closed_client(cid: int, **more: Any) -> ClosedClient:
         "port": 1,
         "account_name": "$G",
         "verdict": None,
+        "tls_state": None,
         "kept_subscriptions": (),
     }
     fixed = {"cid": cid, "kind": "Client", "reason": "Client Closed"}

@@ -196,6 +196,7 @@ class ByJwt:
         facts = JwtFacts(
             jwt=jwt_of(claims),
             issuer_key="SIGNER",
+            user_key="UANN",
             account_key="A",
             issued_at=0,
             name="Ann",
