@@ -8,11 +8,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
+from nats.aio.client import Client as NatsClient
 
 from natsd import Server
 from natsd.auth import Credentials, Verdict
@@ -21,7 +24,7 @@ from natsd.config.account_options import AccountOptions
 from natsd.core.routing import PermissionRules
 from natsd.monitor.jwt_facts import claims_of, without_bearer
 from tests.monitor.probing import Probe, probing, probing_own
-from tests.monitor.tenants import Tenants, ask, client_of
+from tests.monitor.tenants import Tenants, ask, client_of, listen
 
 CONNZ, STATZ = ("$SYS.REQ.ACCOUNT.{}.CONNZ", "$SYS.REQ.ACCOUNT.{}.STATZ")
 ACCOUNTS: dict[str, Any] = {
@@ -297,3 +300,48 @@ async def test_settings_in_varz() -> None:
         assert "never shown" not in json.dumps(varz)
         server: Server = probe.server
         assert list(server.describe())[3:6] == ["ver", "tags", "metadata"]
+
+
+async def test_users_and_accounts_of_the_settings() -> None:
+    accounts: dict[str, Any] = {
+        "A": {
+            "users": [
+                {
+                    "user": "amy",
+                    "password": "a",
+                    "permissions": {
+                        "publish": ["$SYS.>", "_INBOX.>"],
+                        "subscribe": {"allow": ["_INBOX.>", "bar q"], "deny": "x"},
+                        "allow_responses": True,
+                    },
+                }
+            ]
+        },
+        "SYS": {"users": [{"user": "sys", "password": "s"}]},
+    }
+    async with (
+        Server(host="127.0.0.1", port=-1, accounts=accounts, system_account="SYS") as server,
+        logged_in(server, "sys", "s") as admin,
+    ):
+        heard = await listen(admin, "$SYS.ACCOUNT.A.CONNECT")
+        async with logged_in(server, "amy", "a") as amy:
+            assert (await heard.body())["client"]["user"] == "amy"
+            info = (await ask(amy, "$SYS.REQ.USER.INFO"))["data"]
+            rows = (await ask(admin, "$SYS.REQ.SERVER.PING.CONNZ", {"auth": True}))["data"]
+        assert (info["user"], info["account"]) == ("amy", "A")
+        assert info["permissions"] == {
+            "publish": {"allow": ["$SYS.>", "_INBOX.>"]},
+            "subscribe": {"allow": ["_INBOX.>", "bar q"], "deny": ["x"]},
+            "responses": {"max": 1, "ttl": 120_000_000_000},
+        }
+        logins = {(row["authorized_user"], row["account"]) for row in rows["connections"]}
+        assert logins == {("amy", "A"), ("sys", "SYS")}
+
+
+@asynccontextmanager
+async def logged_in(server: Server, user: str, password: str) -> AsyncIterator[NatsClient]:
+    client = await nats.connect(server.client_url, user=user, password=password)
+    try:
+        yield client
+    finally:
+        await client.close()
