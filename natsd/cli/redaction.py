@@ -14,7 +14,7 @@ from typing import Final
 REDACTED: Final = "[REDACTED]"
 _SECRET: Final = re.compile("-{1,2}(user|pass|auth)")
 _URLS: Final = re.compile("-{1,2}(routes|cluster|cluster_listen)")
-_USERINFO: Final = re.compile(r"(://)[^/@\s,]*@")
+_USERINFO: Final = re.compile(r"(://)[^/\s,]*@")
 
 
 def redact_command_line(arguments: list[str]) -> None:

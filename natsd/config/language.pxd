@@ -9,6 +9,7 @@ cdef class Parser:
     cdef list scopes               # maps around the place, the innermost last
     cdef readonly list warnings    # positions and texts
     cdef readonly bint has_floats
+    cdef bint is_secret            # the value that is being parsed is not to be shown
 
     cdef Py_UCS4 peek(self) noexcept
     cdef Py_UCS4 peek_next(self) noexcept

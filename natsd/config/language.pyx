@@ -44,6 +44,10 @@ cdef dict BOOLEANS = {
 }
 cdef dict POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 cdef dict ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
+cdef frozenset SECRETS = frozenset([
+    "password", "pass", "token", "key", "ek", "encryption_key", "prev_key", "prev_ek",
+    "prev_encryption_key", "seed", "default_sentinel",
+])  # keys whose values are not shown in errors
 cdef object DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 cdef object INT64_MAX = 2**63 - 1
 cdef object INT64_MIN = -2**63
@@ -95,6 +99,7 @@ cdef class Parser:
         self.scopes = []
         self.warnings = []
         self.has_floats = False
+        self.is_secret = False
 
     def parse(self):
         """Return the map of the whole text. Raises ConfigSyntaxError."""
@@ -184,7 +189,9 @@ cdef class Parser:
         if key is None:
             self.merge(tree)
         else:
+            self.is_secret = key.lower() in SECRETS
             value = self.value(is_in_list=False)
+            self.is_secret = False
             if key in tree:
                 self.warn(key.offset, f"{str(key)!r} is given before; only this value counts")
                 del tree[key]
@@ -493,7 +500,7 @@ cdef class Parser:
                 raise self.error(digits, f"no such suffix: {suffix!r}")
             number *= (1024 if suffix[1:] else 1000) ** <object>POWERS[suffix[0]]
         if not INT64_MIN <= number <= INT64_MAX:
-            raise self.error(began, f"integer {self.text[began:self.at]!r} is out of the range")
+            raise self.error(began, "this integer is out of the range of 64 bits")
         return number
 
     cdef object fraction(self, Py_ssize_t began):
@@ -521,8 +528,7 @@ cdef class Parser:
             moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
         except ValueError:
             raise self.error(
-                began, f"expected a date such as 2026-01-02T15:04:05Z, but got {text.split()[0]!r}"
-                " (quote a text)"
+                began, "expected a date such as 2026-01-02T15:04:05Z (quote a text)"
             ) from None
         self.at = began + 20
         return moment.replace(tzinfo=timezone.utc)
@@ -567,6 +573,10 @@ cdef class Parser:
         if name in self.references:
             raise self.error(began, f"variable reference cycle for {name!r}")
         text = self.environment.get(name)
+        if text is None and self.is_secret:
+            raise self.error(
+                began, "variable reference can not be found (quote a text that begins with $)"
+            )
         if text is None:
             raise self.error(
                 began, f"variable reference for {name!r} can not be found{self.similar(name)}"
@@ -578,8 +588,9 @@ cdef class Parser:
         try:
             found = parser.parse()
         except ConfigSyntaxError as error:
+            reason = "its text is not a value" if self.is_secret else error
             raise self.error(
-                began, f"variable reference for {name!r} could not be parsed: {error}"
+                began, f"variable reference for {name!r} could not be parsed: {reason}"
             ) from None
         self.has_floats |= parser.has_floats
         if "pk" not in found:

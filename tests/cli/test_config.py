@@ -97,6 +97,7 @@ REDACTED = {
     "-user a -pass b -p 1": "-user [REDACTED] -pass [REDACTED] -p 1",
     "--auth=a": "--auth=[REDACTED]",
     "-routes nats://u:p@a:1,nats://b:2": "-routes nats://[REDACTED]@a:1,nats://b:2",
+    "-routes nats://u:p@q@a:1": "-routes nats://[REDACTED]@a:1",
     "--cluster=nats://u:p@a:-1": "--cluster=nats://[REDACTED]@a:-1",
     "-D -user": "-D -user",
 }

@@ -86,9 +86,10 @@ MISTAKES = {
     "a: .5": "x.conf:1:4: floats must start with a digit; quote a text",
     "a: 1.": "x.conf:1:6: expected a digit after the dot (quote a text), but the file ends",
     "a: 2026-01-02": "x.conf:1:4: expected a date such as 2026-01-02T15:04:05Z",
-    "a: 9223372036854775808": "x.conf:1:4: integer '9223372036854775808' is out of the range",
+    "a: 9223372036854775808": "x.conf:1:4: this integer is out of the range of 64 bits",
     "a: 5kbi": "x.conf:1:5: no such suffix: 'kbi'",
     "value: 1\nb: $valu": "x.conf:2:4: variable reference for 'valu' can not be found; did you",
+    "password: $ecret": "x.conf:1:11: variable reference can not be found (quote a text that",
     "a: $a": "x.conf:1:4: variable reference for 'a' can not be found; it is neither a key",
     "a: " + "[" * 300: "x.conf:1:204: more than 200 maps and lists in one another",
 }
