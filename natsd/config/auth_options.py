@@ -86,17 +86,10 @@ def _check_with_queue(rule: str) -> None:
         raise OptionsError(f'queue "{queue[0]}" is not a valid queue')
 
 
-def _read_rules(given: object, check: Callable[[str], None]) -> tuple[str, ...]:
-    rules = read_texts(given)
-    for rule in rules:
-        check(rule)
-    return rules
-
-
 def _read_allow(given: object) -> tuple[str, ...] | None:
     if given is None or isinstance(given, tuple):
         return given
-    return _read_rules(given, lambda _rule: None) or None
+    return read_texts(given) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

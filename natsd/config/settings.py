@@ -350,8 +350,9 @@ def section_of(
     places: dict[str, object] = {}
     errors: list[OptionsError] = []
     for spelling, value in given.items():
-        name = str(spelling).lower()
-        name = aliases.get(name, name)
+        name = spelling.lower() if isinstance(spelling, str) else str(spelling)
+        if name in aliases:
+            name = aliases[name]
         try:
             if name not in known:
                 if getattr(spelling, "is_variable", False):
@@ -365,7 +366,7 @@ def section_of(
             errors.append(error.at(spelling))
     raise_together(errors)
     try:
-        return _made(kind, {**defaults, **settings})
+        return _made(kind, {**defaults, **settings} if defaults else settings)
     except OptionsError as error:
         for each in (error, *error.others):
             each.at(places.get(each.setting))
@@ -375,8 +376,9 @@ def section_of(
 def _made(kind: type[Section], settings: Mapping[str, object]) -> Section:
     """Return a section of settings that have been read already."""
     made = object.__new__(kind)
+    put = object.__setattr__
     for name, setting in settings_of(kind).items():
-        object.__setattr__(made, name, settings.get(name, setting.default))
+        put(made, name, settings.get(name, setting.default))
     assert isinstance(made, Settings)
     made.check()
     return made
