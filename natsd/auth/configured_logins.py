@@ -18,7 +18,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 
 from natsd.auth.nkeys import decode_signature, verify
-from natsd.auth.passwords import Passwords
+from natsd.auth.passwords import Passwords, bcrypt_cost
 from natsd.auth.proxies import Proxies
 from natsd.auth.users import User, UserTable
 from natsd.auth.verdict import REFUSED, ConnectingClient, Credentials, Verdict, refused
@@ -73,6 +73,15 @@ class ConfiguredLogins:
     def needs_credentials(self) -> bool:
         """Whether a client without credentials is refused."""
         return not self._no_auth_user
+
+    @property
+    def has_plain_passwords(self) -> bool:
+        """Whether a password of the settings is no hash; users of certificates need none."""
+        stored = list(self.users.stored_passwords())
+        if self._login.password:
+            stored.append(self._login.password)
+        needed = (each for each in stored if each or not self._maps_certificates)
+        return any(not bcrypt_cost(password) for password in needed)
 
     def authenticate(
         self, client: ConnectingClient, connect: Credentials

@@ -1,5 +1,6 @@
 """The composition of what decides over a CONNECT, from the settings."""
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from natsd.config import Options
 if TYPE_CHECKING:
     from natsd.auth.callout.service import AuthService
     from natsd.server.operator_mode import OperatorMode
+
+logger = logging.getLogger("natsd.server")
 
 
 class NoLogin:
@@ -63,4 +66,7 @@ def _configured_logins(
 
     before = getattr(before, "inner", before)  # what a callout asks first
     passwords = before.passwords if isinstance(before, ConfiguredLogins) else None
-    return ConfiguredLogins(options, accounts.default.name, accounts.system.name, passwords)
+    logins = ConfiguredLogins(options, accounts.default.name, accounts.system.name, passwords)
+    if logins.has_plain_passwords:
+        logger.warning("Plaintext passwords detected, use nkeys or bcrypt")
+    return logins

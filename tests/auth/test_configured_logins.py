@@ -183,6 +183,20 @@ def test_certificates_are_mapped_to_users() -> None:
     assert accepted == ["", "CN=derek,OU=CNCF,O=NATS,C=US", "h", ""]
 
 
+@pytest.mark.parametrize(
+    ("settings", "warns"),
+    [
+        ({"authorization": {"users": USERS}}, True),
+        ({"authorization": {"users": [{"nkey": USER.public}]}}, False),
+        ({"authorization": {"users": [{"user": "x", "password": "$2a$11$" + "x" * 53}]}}, False),
+        ({"authorization": {"user": "x", "password": "plain"}}, True),
+        ({"authorization": {"token": "t"}}, False),
+    ],
+)
+def test_plain_passwords_are_noticed(settings: dict[str, Any], warns: bool) -> None:
+    assert logins(**settings).has_plain_passwords is warns
+
+
 def test_the_key_of_the_passwords_survives_a_reload() -> None:
     before = logins(authorization={"users": USERS})
     after = ConfiguredLogins(

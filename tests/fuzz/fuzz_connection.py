@@ -96,13 +96,21 @@ class Host:
         self.clients: dict[int, Client] = {}
         self.authenticator = NoLogin("$G")
         self.logins = PendingLogins()
+        self.openings = None
         self.accounts = self.new_accounts()
 
     def new_accounts(self) -> AccountDirectory:
         return AccountDirectory(lambda name, _: Account(name, self.reactor))
 
-    def info(self, cid: int, ip: str, **more: object) -> bytes:
+    def info(self, cid: int, ip: str, account: Account | None = None, **more: object) -> bytes:
         return b"INFO {}\r\n"
+
+    def now_ns(self) -> int:
+        return 0
+
+    def client_connected(self, client: Client, left: Account | None) -> None: ...
+
+    def client_refused(self, client: Client) -> None: ...
 
     def client_closed(self, client: Client) -> None: ...
 
