@@ -95,7 +95,9 @@ def test_any_bytes_are_a_connect_or_bad(data: bytes) -> None:
 @given(st.text(max_size=120))
 def test_any_signature_is_wrong(all_kinds: list[ConfiguredLogins], sig: str) -> None:
     connect = ConnectOptions(nkey=USER.public, sig=sig, proxy_sig=sig)
-    assert all_kinds[0].authenticate(Connecting(), connect).account is None  # type: ignore[union-attr]
+    verdict = all_kinds[0].authenticate(Connecting(), connect)
+    assert isinstance(verdict, Verdict)
+    assert verdict.account is None
 
 
 @pytest.mark.parametrize(

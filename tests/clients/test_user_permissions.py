@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,28 +16,39 @@ Start = Callable[..., Target]
 Open = Callable[..., Wire]
 
 
+class Restricted(Wire):
+    """A client with permissions, beside one without any."""
+
+    free: Wire
+
+
 @pytest.fixture
-def client(shared_server: Start, open_wire: Open) -> Callable[..., Wire]:
+def client(shared_server: Start, open_wire: Open) -> Iterator[Callable[..., Restricted]]:
     """Return a function that opens a client with these permissions; `free` has none.
 
     It is used as `wire = client(publish="a.>", subscribe={"deny": "b"})`.
     """
 
-    def client(permissions: dict[str, Any] | None = None, **given: Any) -> Wire:
+    opened = []
+
+    def client(permissions: dict[str, Any] | None = None, **given: Any) -> Restricted:
         given = permissions or given
         users = [
             {"user": "free", "password": "p"},
             {"user": "some", "password": "p", "permissions": given},
         ]
         server = shared_server(authorization={"users": users})
-        wire = open_wire(server)
-        wire.free = open_wire(server)  # type: ignore[attr-defined]
-        for each, user in ((wire, "some"), (wire.free, "free")):  # type: ignore[attr-defined]
+        wire = Restricted(server.address)
+        opened.append(wire)
+        wire.free = open_wire(server)
+        for each, user in ((wire, "some"), (wire.free, "free")):
             fields = {"user": user, "pass": "p", "verbose": False, "headers": True}
             each.send(b"CONNECT " + json.dumps(fields).encode() + b"\r\n")
         return wire
 
-    return client
+    yield client
+    for wire in opened:
+        wire.close()
 
 
 def refused(kind: str, subject: str, queue: str = "") -> bytes:
@@ -71,7 +82,7 @@ PUBLISH = [
 
 
 @pytest.mark.parametrize(("rules", "expected"), PUBLISH)
-def test_publish(client: Callable[..., Wire], rules: Any, expected: dict[str, bool]) -> None:
+def test_publish(client: Callable[..., Restricted], rules: Any, expected: dict[str, bool]) -> None:
     wire = client(publish=rules)
     for _ in range(2):
         assert {subject: publishes(wire, subject) for subject in expected} == expected
@@ -97,63 +108,65 @@ SUBSCRIBE = [
 
 
 @pytest.mark.parametrize(("rules", "expected"), SUBSCRIBE)
-def test_subscribe(client: Callable[..., Wire], rules: Any, expected: dict[str, bool]) -> None:
+def test_subscribe(
+    client: Callable[..., Restricted], rules: Any, expected: dict[str, bool]
+) -> None:
     wire = client(subscribe=rules)
     assert {given: subscribes(wire, *given.split()) for given in expected} == expected
 
 
 @pytest.mark.natsd_only
-def test_a_rule_for_one_token_does_not_allow_a_tail(client: Callable[..., Wire]) -> None:
+def test_a_rule_for_one_token_does_not_allow_a_tail(client: Callable[..., Restricted]) -> None:
     """nats-server accepts the subscription, and delivers messages that no rule allows."""
     wire = client(subscribe="a.*")
     assert not subscribes(wire, "a.>")
 
 
 @pytest.mark.natsd_only
-def test_a_denied_token_does_not_deny_a_tail(client: Callable[..., Wire]) -> None:
+def test_a_denied_token_does_not_deny_a_tail(client: Callable[..., Restricted]) -> None:
     """nats-server refuses the subscription, though only some of its messages are denied."""
     wire = client(subscribe={"deny": "a.*"})
     wire.send(b"SUB a.> 1\r\n")
     wire.sync()
-    wire.free.send(b"PUB a.b 0\r\n\r\nPUB a.b.c 0\r\n\r\n")  # type: ignore[attr-defined]
-    wire.free.sync()  # type: ignore[attr-defined]
+    wire.free.send(b"PUB a.b 0\r\n\r\nPUB a.b.c 0\r\n\r\n")
+    wire.free.sync()
     assert wire.sync() == [b"MSG a.b.c 1 0\r\n\r\n"]
 
 
-def test_denied_messages_of_an_accepted_subscription(client: Callable[..., Wire]) -> None:
+def test_denied_messages_of_an_accepted_subscription(client: Callable[..., Restricted]) -> None:
     wire = client(subscribe={"deny": ["a.b", "c.*.d"]})
     wire.send(b"SUB > 1\r\n")
     wire.sync()
-    wire.free.send(b"".join(b"PUB %b 0\r\n\r\n" % s for s in (b"a.b", b"a.c", b"c.x.d", b"c.d")))  # type: ignore[attr-defined]
-    wire.free.sync()  # type: ignore[attr-defined]
+    wire.free.send(b"".join(b"PUB %b 0\r\n\r\n" % s for s in (b"a.b", b"a.c", b"c.x.d", b"c.d")))
+    wire.free.sync()
     assert wire.sync() == [b"MSG a.c 1 0\r\n\r\n", b"MSG c.d 1 0\r\n\r\n"]
 
 
-def test_a_denied_member_leaves_the_message_to_the_next(client: Callable[..., Wire]) -> None:
+def test_a_denied_member_leaves_the_message_to_the_next(client: Callable[..., Restricted]) -> None:
     wire = client(subscribe={"deny": ["a.b w"]})
-    for each in (wire, wire.free):  # type: ignore[attr-defined]
+    for each in (wire, wire.free):
         each.send(b"SUB a.* w 1\r\n")
         each.sync()
-    wire.free.send(b"PUB a.b 0\r\n\r\n" * 20)  # type: ignore[attr-defined]
-    assert wire.free.sync() == [b"MSG a.b 1 0\r\n\r\n"] * 20  # type: ignore[attr-defined]
+    wire.free.send(b"PUB a.b 0\r\n\r\n" * 20)
+    assert wire.free.sync() == [b"MSG a.b 1 0\r\n\r\n"] * 20
     assert wire.sync() == []
 
 
 class TestResponses:
     """`allow_responses`: a request that was delivered may be answered."""
 
-    def ask(self, wire: Wire, reply: str = "inbox") -> None:
-        wire.free.send(f"PUB service {reply} 0\r\n\r\n".encode())  # type: ignore[attr-defined]
-        wire.free.sync()  # type: ignore[attr-defined]
+    def ask(self, wire: Restricted, reply: str = "inbox") -> None:
+        wire.free.send(f"PUB service {reply} 0\r\n\r\n".encode())
+        wire.free.sync()
         assert wire.read_message() == f"MSG service 1 {reply} 0\r\n\r\n".encode()
 
-    def serve(self, client: Callable[..., Wire], responses: Any, **rules: Any) -> Wire:
+    def serve(self, client: Callable[..., Restricted], responses: Any, **rules: Any) -> Restricted:
         wire = client(subscribe="service", allow_responses=responses, **rules)
         wire.send(b"SUB service 1\r\n")
         wire.sync()
         return wire
 
-    def test_one_response_by_default(self, client: Callable[..., Wire]) -> None:
+    def test_one_response_by_default(self, client: Callable[..., Restricted]) -> None:
         wire = self.serve(client, True)
         assert not publishes(wire, "inbox")
         self.ask(wire)
@@ -163,31 +176,31 @@ class TestResponses:
         self.ask(wire)
         assert publishes(wire, "inbox")
 
-    def test_so_many(self, client: Callable[..., Wire]) -> None:
+    def test_so_many(self, client: Callable[..., Restricted]) -> None:
         wire = self.serve(client, {"max": 3, "expires": "1m"})
         self.ask(wire)
         assert [publishes(wire, "inbox") for _ in range(5)] == [True, True, True, False, False]
 
-    def test_any_number(self, client: Callable[..., Wire]) -> None:
+    def test_any_number(self, client: Callable[..., Restricted]) -> None:
         wire = self.serve(client, {"max": -1})
         self.ask(wire)
         assert all(publishes(wire, "inbox") for _ in range(10))
 
-    def test_for_so_long(self, client: Callable[..., Wire]) -> None:
+    def test_for_so_long(self, client: Callable[..., Restricted]) -> None:
         wire = self.serve(client, {"max": -1, "expires": "50ms"})
         self.ask(wire)
         deadline = time.monotonic() + 20
         while publishes(wire, "inbox"):
             assert time.monotonic() < deadline
 
-    def test_with_rules_of_its_own(self, client: Callable[..., Wire]) -> None:
+    def test_with_rules_of_its_own(self, client: Callable[..., Restricted]) -> None:
         wire = self.serve(client, True, publish="logs")
         assert publishes(wire, "logs")
         self.ask(wire)
         assert publishes(wire, "inbox")
         assert not publishes(wire, "inbox")
 
-    def test_a_denied_reply_may_be_answered(self, client: Callable[..., Wire]) -> None:
+    def test_a_denied_reply_may_be_answered(self, client: Callable[..., Restricted]) -> None:
         wire = self.serve(client, True, publish={"deny": "inbox"})
         self.ask(wire)
         assert publishes(wire, "inbox")
@@ -217,7 +230,7 @@ def test_default_permissions(shared_server: Start, open_wire: Open) -> None:
     assert allowed == expected
 
 
-def test_verbose_clients_get_no_ok_for_what_is_refused(client: Callable[..., Wire]) -> None:
+def test_verbose_clients_get_no_ok_for_what_is_refused(client: Callable[..., Restricted]) -> None:
     wire = client(publish="a", subscribe="a")
     wire.send(b'CONNECT {"verbose":true}\r\n')
     assert wire.read_frame() == b"+OK\r\n"
@@ -231,7 +244,7 @@ def test_verbose_clients_get_no_ok_for_what_is_refused(client: Callable[..., Wir
 
 
 @pytest.mark.parametrize("reply", ["_R_.x", "$JS.ACK.x", "_GR_.x.y"])
-def test_reserved_replies(client: Callable[..., Wire], reply: str) -> None:
+def test_reserved_replies(client: Callable[..., Restricted], reply: str) -> None:
     wire = client(publish="a")
     for _ in range(2):
         wire.send(f"PUB a {reply} 0\r\n\r\n".encode())
@@ -239,7 +252,7 @@ def test_reserved_replies(client: Callable[..., Wire], reply: str) -> None:
         assert wire.sync() == [violation.encode()]
 
 
-def test_reserved_subjects_and_queues(client: Callable[..., Wire]) -> None:
+def test_reserved_subjects_and_queues(client: Callable[..., Restricted]) -> None:
     wire = client(publish=">", subscribe=">")
     assert not publishes(wire, "_GR_.x.y")
     assert not publishes(wire, "$NRG.x")

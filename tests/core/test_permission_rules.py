@@ -121,7 +121,7 @@ def test_subscribe_and_receive(
 )
 def test_what_is_no_rule_is_refused(rules: dict[str, list[str]]) -> None:
     with pytest.raises(InvalidSubject):
-        PermissionRules(**rules)  # type: ignore[arg-type]
+        PermissionRules(**rules)  # type: ignore[arg-type]  # each name has a list
 
 
 def test_another_denial_is_added() -> None:
