@@ -195,7 +195,7 @@ class Client(ClientSession):
 
     @property
     def _login_timeout_ns(self) -> int:
-        return round(self.host.options.authorization.timeout.total_seconds() * 1e9)
+        return round(self.host.options.login_timeout.total_seconds() * 1e9)
 
     def refuse_connection(self) -> None:
         """Close the connection because there are more than `max_connections`."""

@@ -361,6 +361,7 @@ class Opening:
     def cancel(self) -> None:
         """Stop, because the connection is closed."""
         self._cancel_fallback()
+        self._preface = None
 
     def _cancel_fallback(self) -> None:
         if self._fallback is not None:

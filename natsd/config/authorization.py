@@ -35,6 +35,9 @@ ALIASES: Final = {
 }
 TIMEOUT_DEFAULT: Final = timedelta(seconds=2)
 
+AFTER_TLS: Final = timedelta(seconds=1)
+"""Time to log in after that of a TLS handshake, by default."""
+
 
 def _read_users(given: object) -> "tuple[UserOptions, ...]":
     from natsd.config.auth_options import read_users

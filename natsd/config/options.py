@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.config.account_names import GLOBAL, SYSTEM
-from natsd.config.authorization import AuthorizationOptions, read_authorization
+from natsd.config.authorization import (
+    AFTER_TLS,
+    TIMEOUT_DEFAULT,
+    AuthorizationOptions,
+    read_authorization,
+)
 from natsd.config.jetstream_options import JetStreamOptions, read_jetstream
 from natsd.config.settings import (
     NamedSections,
@@ -280,6 +285,17 @@ class Options(Settings):
             from natsd.config.account_checks import check_accounts
 
             check_accounts(self)
+
+    @property
+    def login_timeout(self) -> timedelta:
+        """How long a client may take to log in, after its TLS handshake if there is one.
+
+        With TLS the default is a second more than a handshake may take, as in nats-server.
+        """
+        timeout = self.authorization.timeout
+        if self.tls is not None and timeout == TIMEOUT_DEFAULT:
+            return self.tls.timeout + AFTER_TLS
+        return timeout
 
     @property
     def auth_required(self) -> bool:

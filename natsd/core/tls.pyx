@@ -31,7 +31,7 @@ from libc.string cimport memcpy
 from natsd.core.reasons import ClosedReason
 
 cdef enum:
-    PLAIN_BYTES_MORE = 192 * 1024   # room in `plain` for bytes of earlier reads
+    PLAIN_BYTES_MORE = 64 * 1024    # room in `plain` for records that an earlier read began
     SEALED_BYTES = 256 * 1024       # bytes that are encrypted at a time, about
     SEALED_VECTORS = 16
     HANDSHAKE_RECORD = 22           # first byte of a client that speaks TLS
@@ -48,7 +48,8 @@ cdef class TlsEngine:
         self.incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
         self.waiting = collections.deque()
-        self.plain_bytes = reactor.read_bytes + PLAIN_BYTES_MORE
+        # The protocol leaves less than a read, and decrypted bytes are fewer than encrypted ones.
+        self.plain_bytes = 2 * reactor.read_bytes + PLAIN_BYTES_MORE
         self.plain = <char*>malloc(self.plain_bytes + 1)
         if self.plain == NULL:
             raise MemoryError
@@ -254,9 +255,16 @@ cdef class TlsFraming(Framing):
             part = min(<Py_ssize_t>vector[i].iov_len, SEALED_BYTES - size)
             if part == 0:
                 break
-            self.tls.write(
-                PyMemoryView_FromMemory(<char*>vector[i].iov_base, part, PyBUF_READ)
-            )
+            try:
+                self.tls.write(
+                    PyMemoryView_FromMemory(<char*>vector[i].iov_base, part, PyBUF_READ)
+                )
+            except ssl.SSLError:
+                self.has_ended = self.has_failed = True
+                self.engine.outgoing.read()
+                out_clear(out, pool)
+                self.endpoint.close(ClosedReason.WRITE_ERROR)
+                return 0
             size += part
         self.push_sealed(self.engine.outgoing.read(), pool)
         out_sent(out, pool, size)

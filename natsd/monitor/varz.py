@@ -74,7 +74,7 @@ def _settings(server: ObservedServer, http_port: int) -> dict[str, Any]:
         "http_port": http_port,
         "http_base_path": options.http_base_path,
         "https_port": 0,
-        "auth_timeout": number(options.authorization.timeout.total_seconds()),
+        "auth_timeout": number(options.login_timeout.total_seconds()),
         "max_control_line": options.max_control_line,
         "max_payload": options.max_payload,
         "max_pending": options.max_pending,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -293,6 +294,18 @@ def test_the_deadline_for_connect_begins_after_the_handshake(
     )
     with open_secure(target, trust.client()) as wire:
         assert b"-ERR 'Authentication Timeout'\r\n" in wire.read_until_closed()
+
+
+def test_by_default_login_may_take_a_second_more_than_the_handshake(
+    start_threaded_server: StartThreadedServer, trust: Trust
+) -> None:
+    target = start_threaded_server(
+        tls={**trust.settings, "timeout": "100ms"}, authorization={"user": "a", "password": "b"}
+    )
+    began = time.monotonic()
+    with open_secure(target, trust.client()) as wire:
+        assert b"-ERR 'Authentication Timeout'\r\n" in wire.read_until_closed()
+    assert time.monotonic() - began > 1
 
 
 # ---- reload
