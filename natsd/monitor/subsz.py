@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Final
 
 from natsd.accounts import Account
-from natsd.core.routing import Subscription, is_valid_literal
+from natsd.core.routing import ImportedSubscription, Subscription, is_valid_literal
 from natsd.core.steps import Steps
 from natsd.core.sublist_stats import SubListStats
 from natsd.monitor.clock import Clock
@@ -95,7 +95,11 @@ def _reached(account: Account, test: str) -> list[Subscription]:
 
 
 def _row(account: Account, subscription: Subscription) -> dict[str, Any]:
-    cid = getattr(subscription.sink, "cid", INTERNAL_CID)
+    owner = subscription
+    if isinstance(subscription, ImportedSubscription):  # it is shown with the importing account
+        owner = subscription.original
+        account = getattr(subscription.sink, "account", account)
+    cid = getattr(owner.sink, "cid", INTERNAL_CID)
     row = subscription_row(
         subscription.subject,
         subscription.queue,

@@ -82,8 +82,11 @@ def service(exporter: str, subject: str, **more: Any) -> dict[str, Any]:
 class Place:
     """A server, and its clients."""
 
-    def __init__(self, server: Server, clients: ExitStack) -> None:
+    def __init__(
+        self, server: Server, clients: ExitStack, accounts: Mapping[str, dict[str, Any]]
+    ) -> None:
         self.server = server
+        self._accounts = dict(accounts)
         self._clients = clients
 
     def join(self, account: str, **said: Any) -> Member:
@@ -98,10 +101,11 @@ class Place:
 
     def configure(self, **accounts: dict[str, Any]) -> None:
         """Change the settings of accounts while the server runs."""
-        given = make_options(None, accounts=accounts).accounts
+        self._accounts |= accounts
+        given = make_options(None, accounts=self._accounts).accounts
         links = self.server.links
         assert links is not None
-        self.call(lambda: links.configure(given))
+        self.call(lambda: links.configure({name: given[name] for name in accounts}))
 
     def pending(self, name: str) -> int:
         """Return the replies that responders of an account may still use."""
@@ -127,4 +131,4 @@ def serving(**settings: Any) -> Iterator[Place]:
         **settings,
     )
     with server, ExitStack() as clients:
-        yield Place(server, clients)
+        yield Place(server, clients, accounts)

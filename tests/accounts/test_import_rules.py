@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from natsd.accounts.import_rules import Activation, Export, Import, ImportRules, check_accounts
-from natsd.config import make_options
-from natsd.config.account_options import AccountOptions
+from natsd.config.account_options import AccountOptions, read_accounts
 from tests.accounts.shared import account, service, stream
 
 
 def options(**accounts: dict[str, Any]) -> dict[str, AccountOptions]:
-    return dict(make_options(None, accounts=accounts).accounts)
+    return dict(read_accounts(accounts))
 
 
 PUBLIC = {"stream": "foo.>"}
