@@ -8,7 +8,7 @@ from typing import Any
 
 from natsd import Server
 from natsd.auth.verdict import ConnectingClient, Credentials, Verdict
-from natsd.config import make_options
+from natsd.config.account_options import read_accounts
 from tests.clients.traces import Peer
 
 
@@ -82,11 +82,8 @@ def service(exporter: str, subject: str, **more: Any) -> dict[str, Any]:
 class Place:
     """A server, and its clients."""
 
-    def __init__(
-        self, server: Server, clients: ExitStack, accounts: Mapping[str, dict[str, Any]]
-    ) -> None:
+    def __init__(self, server: Server, clients: ExitStack) -> None:
         self.server = server
-        self._accounts = dict(accounts)
         self._clients = clients
 
     def join(self, account: str, **said: Any) -> Member:
@@ -100,12 +97,11 @@ class Place:
         return own.call(function)
 
     def configure(self, **accounts: dict[str, Any]) -> None:
-        """Change the settings of accounts while the server runs."""
-        self._accounts |= accounts
-        given = make_options(None, accounts=self._accounts).accounts
+        """Change accounts while the server runs, as JWTs do: an import may lack its export."""
+        given = read_accounts(accounts)
         links = self.server.links
         assert links is not None
-        self.call(lambda: links.configure({name: given[name] for name in accounts}))
+        self.call(lambda: links.configure(given))
 
     def pending(self, name: str) -> int:
         """Return the replies that responders of an account may still use."""
@@ -131,4 +127,4 @@ def serving(**settings: Any) -> Iterator[Place]:
         **settings,
     )
     with server, ExitStack() as clients:
-        yield Place(server, clients, accounts)
+        yield Place(server, clients)

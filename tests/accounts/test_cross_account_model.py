@@ -207,7 +207,8 @@ def test_every_delivery_is_one_of_the_model(
     given: tuple[dict[str, Any], ...], steps: list[tuple[str, Any, Any]]
 ) -> None:
     made = dict(zip(NAMES, given, strict=True))
-    with serving(**made, Z={"mappings": {"x": "y"}}) as place:
+    with serving(A={}, B={}, C={}, Z={"mappings": {"x": "y"}}) as place:
+        place.configure(**made)
         run = Run(place, made)
         for step in steps:
             run.do(step)

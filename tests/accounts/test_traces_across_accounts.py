@@ -104,9 +104,7 @@ def test_a_subject_mapping() -> None:
 
 
 def test_a_client_without_echo_does_not_get_its_own_messages_back() -> None:
-    with serving(
-        A=account(exports=[STREAM]), B=account(service("A", "foo.s"), stream("A", "foo.>"))
-    ) as s:
+    with serving(A=account(exports=[STREAM]), B=account(stream("A", "foo.>"))) as s:
         member = s.join("A", echo=False)
         member.subscribe("foo.>")
         member.pub("foo.x")
