@@ -61,8 +61,16 @@ cdef class AccountEntry(Sink):
     cdef int await_reply(self, PendingReply pending) except -1
     cdef int unawait(self, PendingReply pending) except -1
     cdef int set_timer(self) except -1
+    cdef int take(self, PendingReply pending, Message* message) except -1
     cdef int64_t respond(self, PendingReply pending, Message* message) except -1
+    cdef MatchResult recipients(self, bytes subject, bint is_relayed)
     cdef bytes mapped(self, const char* subject, Py_ssize_t length)
+
+
+# The sink of one pending reply, for a consumer: its messages keep their own subjects.
+cdef class ReplyRelay(Sink):
+    cdef AccountEntry entry
+    cdef PendingReply pending
 
 
 # Return whether a message already went through an import of that export.

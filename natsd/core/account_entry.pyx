@@ -213,10 +213,50 @@ cdef class AccountEntry(Sink):
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
         cdef PendingReply pending = self.pending.get(message.subject[:message.subject_len])
-        cdef int64_t delivered
-        if sub.closed or pending is None or was_here(message.origin.hop, pending.export):
+        if sub.closed or pending is None:
+            return 0
+        if not self.take(pending, message):
             return 0
         sub.delivered += 1
+        return 1
+
+    def relay(self, bytes reply not None) -> MatchResult:
+        """Return the recipients of a pending reply for messages that keep their own subjects.
+
+        A consumer's messages do: they are found by the reply subject of a pull request, and say on
+        which subject they were stored. There are no recipients if nobody listens any more.
+        """
+        return self.recipients(reply, True)
+
+    cdef MatchResult recipients(self, bytes subject, bint is_relayed):
+        """Return the recipients of a subject in this account; `is_relayed`: as `relay` does."""
+        cdef PendingReply pending
+        cdef ReplyRelay relay
+        cdef SubList alone
+        cdef MatchResult beyond
+        if not is_relayed or not subject.startswith(b"_R_."):
+            return self.sublist.lookup(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        alone = SubList(cache=False)
+        pending = self.pending.get(subject)
+        if pending is not None:
+            beyond = pending.requestor.recipients(
+                pending.requestor.mapped(
+                    PyBytes_AS_STRING(pending.reply), PyBytes_GET_SIZE(pending.reply)
+                ) or pending.reply,
+                True,
+            )
+            if beyond.plain_count or beyond.queue_count:
+                relay = ReplyRelay.__new__(ReplyRelay)
+                relay.entry = self
+                relay.pending = pending
+                alone.insert(Subscription(subject.decode(), sid=b"0", sink=relay))
+        return alone.lookup(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+
+    cdef int take(self, PendingReply pending, Message* message) except -1:
+        """Deliver a response to a pending reply; return whether someone took it."""
+        cdef int64_t delivered
+        if was_here(message.origin.hop, pending.export):
+            return 0
         if pending.measure is not None:
             pending.measure.answered(
                 None if message.origin.session == NULL else <object> message.origin.session
@@ -244,6 +284,9 @@ cdef class AccountEntry(Sink):
             PyBytes_AS_STRING(pending.reply), PyBytes_GET_SIZE(pending.reply)
         )
         cdef int64_t delivered
+        cdef bint is_relayed = message.subject_len != PyBytes_GET_SIZE(pending.subject) or (
+            memcmp(message.subject, PyBytes_AS_STRING(pending.subject), message.subject_len) != 0
+        )
         hop.export = <PyObject*> pending.export
         hop.account = <PyObject*> self.account
         hop.is_shared = False
@@ -253,8 +296,9 @@ cdef class AccountEntry(Sink):
         response.origin = &origin
         if subject is None:
             subject = pending.reply
-        response.subject = PyBytes_AS_STRING(subject)
-        response.subject_len = PyBytes_GET_SIZE(subject)
+        if not is_relayed:
+            response.subject = PyBytes_AS_STRING(subject)
+            response.subject_len = PyBytes_GET_SIZE(subject)
         if message.reply != NULL and not is_consumer_ack(message.reply, message.reply_len):
             further = requestor.expect(message.reply, message.reply_len, pending.export, self)
             response.reply = line
@@ -271,7 +315,7 @@ cdef class AccountEntry(Sink):
             response.line = line
             response.line_len = end + 2 - line
         delivered = distribute(
-            requestor.sublist.lookup(response.subject, response.subject_len), &response,
+            requestor.recipients(subject, is_relayed), &response,
             self.reactor, silent_publisher(message.origin),
         )
         if further is not None and delivered == 0:
@@ -384,3 +428,12 @@ cdef class AccountEntry(Sink):
             self.subscription.detach()
             self.subscription = None
             self.prefix = None
+
+
+cdef class ReplyRelay(Sink):
+    """The sink of one pending reply, for a consumer: its messages keep their own subjects."""
+
+    cdef int deliver(self, Subscription sub, Message* message) except -1:
+        if self.entry.pending.get(self.pending.subject) is not self.pending:
+            return 0
+        return self.entry.take(self.pending, message)

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from natsd.core.network import Reactor, Session
-from natsd.core.routing import Sink, SubjectMappings, Subscription
+from natsd.core.routing import MatchResult, Sink, SubjectMappings, Subscription
 
 REQUEST_TIMEOUT: int
 SERVICE_UNAVAILABLE: int
@@ -52,6 +52,7 @@ class AccountEntry(Sink):
     mappings: SubjectMappings | None
 
     def __init__(self, reactor: Reactor, account: object) -> None: ...
+    def relay(self, reply: bytes) -> MatchResult: ...
     def unsubscribed(self, sub: Subscription) -> None: ...
     def expire(self) -> None: ...
     def close(self) -> None: ...

@@ -135,11 +135,13 @@ cdef class ServiceImportSink(Sink):
         if self.transform is not None:
             hash = hash_name(message.subject, message.subject_len)
             result = self.memo.find(message.subject, message.subject_len, hash)
-            if result is None and self.transform.apply(
-                message.subject, message.subject_len, &out, &length
-            ):
-                result = out[:length]
-                self.memo.keep(message.subject[:message.subject_len], hash, result)
+            if result is None:
+                if self.transform.apply(message.subject, message.subject_len, &out, &length):
+                    result = out[:length]
+                else:
+                    result = self.transform.map_words(message.subject[:message.subject_len])
+                if result is not None:
+                    self.memo.keep(message.subject[:message.subject_len], hash, result)
         if self.exporter.mappings is None:
             return result
         if result is None:

@@ -80,11 +80,13 @@ cdef class WeightedDestinations:
         for at in range(len(self.ceilings)):
             if draw < <uint32_t> self.ceilings[at]:
                 transform = self.transforms[at]
-                if transform is None or not transform.apply(
+                if transform is None:
+                    return subject
+                if transform.apply(
                     PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), &out, &length
                 ):
-                    return subject
-                return out[:length]
+                    return out[:length]
+                return transform.map_words(subject) or subject
         return b""
 
 

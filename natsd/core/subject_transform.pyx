@@ -110,22 +110,12 @@ cdef class SubjectTransform:
         self, const char* subject, Py_ssize_t length, const char** out, Py_ssize_t* out_len
     ) except -1:
         """Transform a subject (see subject_transform.pxd); False: the source does not match it."""
-        cdef uint32_t at
         if self.is_identity:
             out[0] = subject
             out_len[0] = length
             return True
-        if not subject_is_valid_literal(subject, length) or not subject_matches(
-            subject, length, self.source, len(self.source)
-        ):
+        if not subject_is_valid_literal(subject, length) or not write_result(self, subject, length):
             return False
-        if split_tokens(&self.tokens, subject, length) < 0:
-            raise MemoryError()
-        self.length = 0
-        for at in range(self.piece_count):
-            if at:
-                self.append(b".", 1)
-            self.append_piece(at, subject, length)
         out[0] = self.buffer
         out_len[0] = self.length
         return True
@@ -192,6 +182,20 @@ cdef class SubjectTransform:
         number = b"%d" % (hash % piece.buckets if piece.buckets else 0)
         return self.append(number, len(number))
 
+    def map_words(self, bytes subject not None) -> bytes | None:
+        """Return the transformed subject, in which wildcards are words like any other.
+
+        JetStream's API has such subjects: `CONSUMER.CREATE.ORDERS.shop.orders.>` names a filter.
+        None: the source does not match the subject, or it is not valid.
+        """
+        if self.is_identity:
+            return subject
+        if not subject_is_valid(subject, len(subject)) or not write_result(
+            self, subject, len(subject)
+        ):
+            return None
+        return self.buffer[:self.length]
+
     def map(self, subject) -> str | None:
         """Return the transformed subject; None: the source does not match it."""
         cdef bytes name = wire_bytes(subject)
@@ -200,6 +204,23 @@ cdef class SubjectTransform:
         if not self.apply(name, len(name), &out, &length):
             return None
         return wire_text(out, length)
+
+
+cdef bint write_result(
+    SubjectTransform transform, const char* subject, Py_ssize_t length
+) except -1:
+    """Write what the subject becomes into the transform's buffer; False: it does not match."""
+    cdef uint32_t at
+    if not subject_matches(subject, length, transform.source, len(transform.source)):
+        return False
+    if split_tokens(&transform.tokens, subject, length) < 0:
+        raise MemoryError()
+    transform.length = 0
+    for at in range(transform.piece_count):
+        if at:
+            transform.append(b".", 1)
+        transform.append_piece(at, subject, length)
+    return True
 
 
 def draw_below(ceiling):

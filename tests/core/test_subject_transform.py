@@ -66,3 +66,24 @@ def test_what_is_no_mapping(source: str, destination: str, text: str) -> None:
     with pytest.raises(InvalidMapping) as refused:
         SubjectTransform(source, destination)
     assert str(refused.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "subject", "expected"),
+    [
+        ("JS.HUB.>", "$JS.>", b"JS.HUB.C.a.>", b"$JS.C.a.>"),
+        ("JS.HUB.*.>", "$JS.$1.>", b"JS.HUB.*.a.*", b"$JS.*.a.*"),
+        ("", ">", b"a.*", b"a.*"),
+        ("JS.HUB.>", "$JS.>", b"JS.X.a.>", None),
+        ("JS.HUB.>", "$JS.>", b"JS.HUB.a..b", None),
+        ("JS.HUB.>", "$JS.>", b"JS.HUB.>.b", None),
+    ],
+)
+def test_wildcards_are_words_like_others(
+    source: str, destination: str, subject: bytes, expected: bytes | None
+) -> None:
+    """In requests of JetStream's API that name a filter; elsewhere they are not mapped."""
+    transform = SubjectTransform(source, destination)
+    assert transform.map_words(subject) == expected
+    if source:
+        assert transform.map(subject) is None

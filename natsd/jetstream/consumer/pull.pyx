@@ -23,10 +23,10 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from natsd.core.network cimport AccountPublisher
-from natsd.core.routing cimport MatchResult
+from natsd.core.routing cimport MatchResult, Subscription
 
 from natsd.core.durations import format_duration_ns
 
@@ -44,6 +44,24 @@ cdef inline int64_t after(int64_t now_ns, int64_t wait_ns) noexcept nogil:
 
 cdef bytes status_block(str status):
     return f"NATS/1.0 {status}\r\n\r\n".encode()
+
+
+cdef bytes ENTRY = b"_R_."      # begins the replies to requests of other accounts
+
+
+cdef inline bint is_of_another_account(const Request* request) noexcept:
+    """Return whether the request came through an import (natsd/core/account_entry.pyx)."""
+    return request.reply_len > len(ENTRY) and (
+        memcmp(request.reply, <const char*> ENTRY, len(ENTRY)) == 0
+    )
+
+
+cdef MatchResult relayed(MatchResult to, bytes reply):
+    """Return the recipients of a reply of another account for messages with other subjects."""
+    if to.plain_count != 1:
+        return to
+    entry = (<Subscription> to.plain_subs[0]).sink
+    return entry.relay(reply) if hasattr(entry, "relay") else to
 
 
 cdef class PullRequests:
@@ -278,9 +296,12 @@ cdef class PullRequests:
         """
         cdef MatchResult to
         if request.to == NULL or (
-            request.slice != self.slice and not (<MatchResult> request.to).live
+            request.slice != self.slice
+            and (is_of_another_account(request) or not (<MatchResult> request.to).live)
         ):
             to = self.publisher.resolve(request.reply, request.reply_len)
+            if is_of_another_account(request):
+                to = relayed(to, request.reply[:request.reply_len])
             Py_INCREF(to)
             Py_XDECREF(request.to)
             request.to = <PyObject*> to
