@@ -434,3 +434,7 @@ def _check_together(options: Options) -> None:
         raise OptionsError("store_dir is given twice: by itself and in jetstream")
     if " " in options.server_name:
         raise OptionsError("server name cannot contain spaces")
+    if options.default_js_domain:
+        from natsd.config.default_domains import check_default_domains
+
+        check_default_domains(options)

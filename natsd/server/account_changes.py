@@ -71,7 +71,18 @@ def shared_accounts(options: Options) -> Mapping[str, AccountOptions]:
 
         own = accounts.get(GLOBAL, AccountOptions())
         accounts[GLOBAL] = replace(own, mappings=options.mappings)
-    return accounts
+    return with_domains(accounts, options.default_js_domain)
+
+
+def with_domains(
+    accounts: Mapping[str, AccountOptions], domains: Mapping[str, str]
+) -> Mapping[str, AccountOptions]:
+    """Return the settings with the mappings of accounts that have a default domain."""
+    if not any(domains.values()):
+        return accounts
+    from natsd.config.default_domains import with_default_domains
+
+    return with_default_domains(accounts, domains)
 
 
 def change_accounts(server: ServerWithAccounts, before: Options) -> None:

@@ -43,7 +43,7 @@ from natsd.core.network import Reactor, Settings, TrafficStats, has_poller
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.monitor.events import SystemEvents
 from natsd.monitor.services import Services
-from natsd.server.account_changes import check_sharing, shared_accounts
+from natsd.server.account_changes import check_sharing, shared_accounts, with_domains
 from natsd.server.banner import log_stopped, log_stopping
 from natsd.server.identity import new_server_id, new_server_keys
 from natsd.server.info import InfoLine
@@ -322,7 +322,8 @@ class Server:
     ) -> None:
         """Create or change an account, as its settings say; the rest is for monitoring."""
         self.apply_settings(name, options).describe(options, jwt, name_in_jwt)
-        self._link({name: options})
+        domain = self.options.default_js_domain.get(name, "")
+        self._link(with_domains({name: options}, {name: domain}))
 
     def apply_settings(self, name: str, options: AccountOptions) -> Account:
         """Create or change an account, except for what it shares."""

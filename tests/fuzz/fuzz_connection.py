@@ -105,7 +105,12 @@ class Host:
     def info(self, cid: int, ip: str, account: Account | None = None, **more: object) -> bytes:
         return b"INFO {}\r\n"
 
+    def now_ns(self) -> int:
+        return 0
+
     def client_connected(self, client: Client, left: object) -> None: ...
+
+    def client_refused(self, client: Client) -> None: ...
 
     def client_closed(self, client: Client) -> None: ...
 

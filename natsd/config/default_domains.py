@@ -1,0 +1,83 @@
+"""`default_js_domain`: accounts that use JetStream of another domain as if it were their own.
+
+    $JS.API.STREAM.INFO.S ─▶ $JS.hub.API.STREAM.INFO.S       in an account without JetStream
+
+What serves the domain is another account or server: the subjects behind the mapping are imported,
+or come over a leaf node.
+
+Source: nats-server's `validateJetStreamOptions` and `generateJSMappingTable`; the texts are its.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from natsd.config.account_names import GLOBAL, SYSTEM
+from natsd.config.account_options import AccountOptions
+from natsd.config.mapping_options import MappingDestination
+from natsd.config.public_keys import ACCOUNT, is_public_key
+from natsd.config.settings import OptionsError
+from natsd.core.routing import is_valid_publish
+
+if TYPE_CHECKING:
+    from natsd.config.options import Options
+
+_API_SPACES: Final = ("INFO", *(f"{each}.>" for each in ("STREAM", "CONSUMER", "DIRECT")))
+_OTHER_API_SPACES: Final = tuple(f"{each}.>" for each in ("META", "SERVER", "ACCOUNT"))
+_CLIENT_SPACES: Final = ("$KV.>", "$OBJ.>")
+
+
+def domain_mappings(domain: str) -> Mapping[str, tuple[MappingDestination, ...]]:
+    """Return the mappings of JetStream's subjects to those of the domain."""
+    prefix = f"$JS.{domain}.API"
+    targets = {f"$JS.API.{each}": f"{prefix}.{each}" for each in _API_SPACES + _OTHER_API_SPACES}
+    targets |= {space: f"{prefix}.{space}" for space in _CLIENT_SPACES}
+    return {source: (MappingDestination(destination=to),) for source, to in targets.items()}
+
+
+def with_default_domains(
+    accounts: Mapping[str, AccountOptions], domains: Mapping[str, str]
+) -> dict[str, AccountOptions]:
+    """Return the settings with the mappings of accounts that have a default domain.
+
+    An account with JetStream uses its own, and mappings of the account itself come first.
+    """
+    result = dict(accounts)
+    for name, domain in domains.items():
+        own = result.get(name, AccountOptions())
+        if domain and not has_jetstream(own):
+            result[name] = replace(own, mappings={**domain_mappings(domain), **own.mappings})
+    return result
+
+
+def has_jetstream(account: AccountOptions) -> bool:
+    """Return whether JetStream is switched on for the account."""
+    return account.jetstream is not None and account.jetstream.enabled
+
+
+def check_default_domains(options: "Options") -> None:
+    """Check the accounts and domains of `default_js_domain`. Raises OptionsError."""
+    is_operated = bool(options.operators or options.trusted_keys)
+    for name, domain in options.default_js_domain.items():
+        if is_operated:
+            if not is_public_key(name, ACCOUNT):
+                raise OptionsError(
+                    f"default_js_domain contains account name {name!r}, which is not a valid "
+                    "public account nkey"
+                )
+        elif name in options.accounts:
+            if domain and has_jetstream(options.accounts[name]):
+                raise OptionsError(
+                    f'default_js_domain contains account name "{name}" with enabled JetStream'
+                )
+        elif name != GLOBAL:
+            raise OptionsError(
+                "in non operator mode, `default_js_domain` references non existing account "
+                f'"{name}"'
+            )
+        if name == (options.system_account or SYSTEM):
+            raise OptionsError(f'system account "{name}" can not be in default_js_domain')
+        if domain and not is_valid_publish(f"$JS.{domain}.API"):
+            raise OptionsError(
+                f'default_js_domain contains account "{name}" with invalid domain name "{domain}"'
+            )
