@@ -1,7 +1,7 @@
 """JetStream of one server: its accounts, from start to stop.
 
     JetStream ── JetStreamAccount ── Stream ── Consumer
-        │   └ meta layer, API
+        │   └ meta layer, API, accounts at run time        served_accounts.py
         └ volume, scheduler, usage of the whole server     server_resources.py
 
 Promise
@@ -29,17 +29,12 @@ from natsd.accounts import Account
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.resources import three_quarters
 from natsd.core.network import Reactor
-from natsd.core.quoting import quoted
-from natsd.jetstream.account import CLOSED_AT_ONCE, JetStreamAccount
-from natsd.jetstream.account_resources import why_no_directory
-from natsd.jetstream.api.router import Router
+from natsd.jetstream.account import CLOSED_AT_ONCE
 from natsd.jetstream.early_requests import EarlyRequests
 from natsd.jetstream.gather_limited import gather_limited
-from natsd.jetstream.meta import Change, Meta
-from natsd.jetstream.recovery import accounts_on_disk, check_keys, recover_accounts
-from natsd.jetstream.resources import NO_BYTES, PromisedBytes, check_promised
-from natsd.jetstream.server_resources import ServerResources
-from natsd.jetstream.stream.files import AccountFiles
+from natsd.jetstream.recovery import accounts_on_disk, recover_accounts
+from natsd.jetstream.resources import PromisedBytes, check_promised
+from natsd.jetstream.served_accounts import ServedAccounts
 from natsd.jetstream.stream.state import Alarm
 from natsd.jetstream.stream.stream import Stream
 from natsd.jetstream.tiers import UNLIMITED, AccountTiers
@@ -56,11 +51,7 @@ GROWS_BY_MIN: Final = 1.01
 """Factor: the limit stays as it is if it would grow by less."""
 
 
-class AccountNameError(Exception):
-    """JetStream cannot serve an account of that name; the text is one line for the user."""
-
-
-class JetStream(ServerResources):
+class JetStream(ServedAccounts):
     """JetStream of one server, between `start` and `stop`; used on the server's event loop only.
 
     `unserved` maps the accounts that have streams on disk, but were not served at the start, to
@@ -98,14 +89,11 @@ class JetStream(ServerResources):
             server_id=server_id,
             clock=clock,
             random_bytes=random_bytes,
+            early=early,
         )
         self._limits_of = limits_of
         self.unserved: dict[str, int] = {}
-        self._keys_are_right = False
-        self.accounts: dict[str, JetStreamAccount] = {}
         self._counting = Alarm(self.scheduler, self._count_again)
-        self.meta = Meta(self._apply)
-        self.api = Router(self, self.accounts, early)
         self._disk = disk or RealDisk()
         self._has_default_room = has_default_room
         self._looking_for_room: asyncio.Task[None] | None = None
@@ -153,9 +141,9 @@ class JetStream(ServerResources):
             if account.is_system:
                 self.system_account = account
             elif limits := self._limits_of(account):
-                served.append(self._make(account, limits))
+                served.append(self.make_account(account, limits))
         stored = [each for each in served if each.name in on_disk]
-        await self._check_keys([each.files for each in stored])
+        await self.check_keys([each.files for each in stored])
         for each in served:
             self.accounts[each.name] = each
         await recover_accounts(stored)
@@ -169,105 +157,6 @@ class JetStream(ServerResources):
         self.unserved = {
             name: count for name, count in on_disk.items() if count and name not in self.accounts
         }
-
-    def _make(self, account: Account, limits: AccountTiers) -> JetStreamAccount:
-        if reason := why_no_directory(account.name):
-            raise AccountNameError(f"JetStream of account {quoted(account.name)}: {reason}")
-        return JetStreamAccount(self, account, limits)
-
-    # Accounts at run time
-
-    async def configure_account(self, account: Account, limits: AccountTiers | None) -> None:
-        """Enable, change or disable JetStream of an account; empty limits disable it.
-
-        None disables it too, and leaves the account's requests to others: it imports them.
-
-        - Enabling recovers what is stored, and returns when it is served.
-        - Limits below what is used are no error: what exists stays, and more is refused.
-        - Disabling closes the streams; requests are answered 10039. Files stay, and are served
-          again when JetStream is enabled again; memory streams are gone, as on nats-server.
-
-        Raises ApiError 10028 or 10047 if the server has less than all accounts may use together:
-        the account then keeps its limits. Raises AccountNameError, EncryptionError, OSError.
-        """
-        if not limits:
-            await self.disable_account(account)
-            self.refuse(account, limits)
-            return
-        async with self.configuring(account.name):
-            served = self.accounts.get(account.name)
-            if served is not None and served.account is not account:
-                await self._disable(served)
-                served = None
-            if served is None:
-                await self._enable(account, limits)
-            else:
-                self._check_promised(account.name, limits)
-                served.change_limits(limits)
-
-    async def disable_account(self, account: Account) -> None:
-        """Close the account's streams; its requests wait until they are refused or served again."""
-        async with self.configuring(account.name):
-            served = self.accounts.get(account.name)
-            if served is not None and served.account is account:
-                await self._disable(served)
-
-    def refuse(self, account: Account, limits: AccountTiers | None) -> None:
-        """Refuse the account's requests, or leave them to others if `limits` is None."""
-        if limits is None:
-            self.api.forget(account)
-        else:
-            self.api.refuse(account)
-
-    async def remove_account(self, account: Account) -> None:
-        """Disable JetStream of an account that is being removed; its files stay on disk.
-
-        Only a purge of the account ($JS.API.ACCOUNT.PURGE) deletes its files.
-        """
-        await self.disable_account(account)
-        self.api.forget(account)
-
-    async def _enable(self, account: Account, limits: AccountTiers) -> None:
-        try:
-            self._check_promised(account.name, limits)
-            served = self._make(account, limits)
-            await self._check_keys([served.files])
-        except BaseException:
-            self.api.refuse(account)
-            raise
-        self.accounts[account.name] = served
-        try:
-            await recover_accounts([served])
-        except BaseException:
-            await self._disable(served)
-            self.api.refuse(account)
-            raise
-        self.api.serve(served)
-        await served.begin_sourcing()
-
-    async def _disable(self, served: JetStreamAccount) -> None:
-        served.is_closed = True
-        self.api.hold(served.account)
-        await self.api.settle(served.name)
-        del self.accounts[served.name]
-        await served.close()
-
-    def _check_promised(self, name: str, limits: AccountTiers) -> None:
-        """Check that the server has what its accounts may use together. Raises ApiError."""
-        promised = [account.promised for account in self.accounts.values()]
-        before = PromisedBytes(
-            sum(each.memory for each in promised), sum(each.storage for each in promised)
-        )
-        served = self.accounts.get(name)
-        change = PromisedBytes.of(limits.values()) - (
-            NO_BYTES if served is None else served.promised
-        )
-        check_promised(self.usage, before + change, before)
-
-    async def _check_keys(self, accounts: list[AccountFiles]) -> None:
-        """Check the keys until they have opened one stream. Raises EncryptionError."""
-        if accounts and not self._keys_are_right:
-            self._keys_are_right = await self.volume.read(check_keys, self.vault, accounts)
 
     def grow(self, max_memory_store: int, max_file_store: int) -> None:
         """Raise the limits of all streams together, in memory and in files, to these bytes."""
@@ -310,6 +199,3 @@ class JetStream(ServerResources):
                 if room > self.usage.file_limit * GROWS_BY_MIN:
                     _logger.info("JetStream: max_file_store is %s bytes now", f"{room:,}")
                     self.usage.file_limit = room
-
-    async def _apply(self, change: Change) -> None:
-        await self.accounts[change.account].apply(change)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account, AccountDirectory
 from natsd.clients.listener import lower_first
-from natsd.config import Options
+from natsd.config import Options, OptionsError
 from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.resources import is_default_store_dir, resolved
 from natsd.core.durations import format_duration_ns
@@ -45,7 +45,6 @@ _logger = logging.getLogger("natsd.jetstream")
 
 TEMPORARY_PREFIX: Final = "natsd-"
 _ENGINE: Final = "natsd.jetstream.jetstream"
-_PREFIX_TOKENS: Final = 2  # of $JS.API
 
 
 class JetStreamError(Exception):
@@ -114,7 +113,7 @@ class JetStreamPart:
             accounts.on_added(self._hold_early)
 
     def _hold_early(self, account: Account) -> None:
-        if self._early is not None and not imports_api(self.settings_of(account)):
+        if self._early is not None and not self._imports_api(account):
             self._early.hold(account)
 
     async def load(self) -> None:
@@ -153,7 +152,8 @@ class JetStreamPart:
 
     async def _serve(self, reactor: Reactor, accounts: AccountDirectory) -> None:
         from natsd.jetstream.errors import ApiError
-        from natsd.jetstream.jetstream import AccountNameError, JetStream
+        from natsd.jetstream.jetstream import JetStream
+        from natsd.jetstream.served_accounts import AccountNameError
 
         self.engine = JetStream(
             self._resolved,
@@ -172,24 +172,29 @@ class JetStreamPart:
             raise JetStreamError(error.description) from error
         except AccountNameError as error:
             raise JetStreamError(error) from error
-        self._log_unserved()
         self._accounts = accounts
         accounts.on_added(self._serve_added)
         if self._early is not None:
             accounts.no_longer(self._hold_early)
         for account in set(accounts.values()).difference(first):
             self._serve_added(account)
+        self._log_unserved(accounts)
 
-    def _log_unserved(self) -> None:
-        """Tell which accounts have streams that are not served; nats-server does not tell."""
+    def _log_unserved(self, accounts: AccountDirectory) -> None:
+        """Tell which accounts have streams that are not served; nats-server does not tell.
+
+        An account that can be created on demand is created, and served soon.
+        """
         assert self.engine is not None
         for name, count in sorted(self.engine.unserved.items()):
-            _logger.warning(
-                "JetStream: account %s has %d streams on disk, which are not served: the account "
-                "does not exist, or has no JetStream; the files stay",
-                quoted(name),
-                count,
-            )
+            account = accounts.find(name)
+            if account is None or not self._limits_of(account):
+                _logger.warning(
+                    "JetStream: account %s has %d streams on disk, which are not served: the "
+                    "account does not exist, or has no JetStream; the files stay",
+                    quoted(name),
+                    count,
+                )
 
     # Accounts
 
@@ -202,7 +207,13 @@ class JetStreamPart:
         if jetstream is None and not self._options.has_own_accounts:
             return UNLIMITED
         limits = tiers_of(jetstream)
-        return None if not limits and imports_api(settings) else limits
+        return None if not limits and self._imports_api(account) else limits
+
+    def _limits_if_running(self, account: Account) -> "AccountTiers | None":
+        return None if self.engine is None else self._limits_of(account)
+
+    def _imports_api(self, account: Account) -> bool:
+        return imports_api(self.settings_of(account), self._resolved.domain)
 
     def configure_account(self, account: Account) -> None:
         """Enable, change or disable JetStream of an account, as `settings_of` says, soon.
@@ -268,10 +279,12 @@ class JetStreamPart:
     def renew(self, options: Options, reactor: Reactor, accounts: AccountDirectory) -> None:
         """Adopt the options of a reload: switch JetStream on or off, or raise its limits.
 
-        A switch goes on in the background, after one that is under way. If JetStream cannot start,
-        that is logged, and the server goes on without it.
+        Accounts whose JetStream is another one in the options are configured. All of that goes on
+        in the background, a switch after one that is under way. If JetStream cannot start, that is
+        logged, and the server goes on without it.
         """
         is_switched = self._options.jetstream.enabled != options.jetstream.enabled
+        before = {account: self._limits_if_running(account) for account in accounts.values()}
         self._options = options
         if is_switched:
             self._switching = asyncio.create_task(
@@ -283,6 +296,33 @@ class JetStreamPart:
                 max(usage.memory_limit, limits.max_memory_store),
                 max(usage.file_limit, limits.max_file_store),
             )
+            for account, limits_before in before.items():
+                if self._limits_of(account) != limits_before:
+                    self.configure_account(account)
+
+    def check(self, options: Options) -> None:
+        """Check that the server has what the accounts of a reload may use together.
+
+        Raises OptionsError; to be called before anything of the reload is applied.
+        """
+        if self.engine is None or not options.jetstream.enabled:
+            return
+        from natsd.jetstream.errors import ApiError
+        from natsd.jetstream.resources import PromisedBytes, check_promised
+        from natsd.jetstream.stream.publishing import Usage
+        from natsd.jetstream.tiers import tiers_of
+
+        limits, usage = options.jetstream, self.engine.usage
+        server = Usage(
+            memory_limit=max(usage.memory_limit, limits.max_memory_store),
+            file_limit=max(usage.file_limit, limits.max_file_store),
+        )
+        tiers = [tiers_of(each.jetstream) for each in options.accounts.values()]
+        promised = PromisedBytes.of(limits for each in tiers for limits in each.values())
+        try:
+            check_promised(server, promised)
+        except ApiError as error:
+            raise OptionsError(f"accounts: {error.description}") from error
 
     async def switched(self) -> None:
         """Wait until a switch that `renew` began is over."""
@@ -367,26 +407,33 @@ class JetStreamPart:
             self._temporary = None
 
 
-def imports_api(settings: "AccountOptions | None") -> bool:
-    """Return whether the account imports JetStream's API of another account, or a part of it."""
+def imports_api(settings: "AccountOptions | None", domain: str = "") -> bool:
+    """Return whether the account imports JetStream's API of another account, or a part of it.
+
+    With `domain` the API is that of the domain too.
+    """
     if settings is None or not settings.imports:
         return False
     from natsd.config.shared_subjects import ServiceImport
 
+    prefixes = [("$JS", "API"), ("$JS", domain, "API")]
     return any(
-        isinstance(each, ServiceImport) and _may_match_api(each.to or each.subject)
+        _may_match(each.to or each.subject, prefix)
         for each in settings.imports
+        if isinstance(each, ServiceImport)
+        for prefix in prefixes
     )
 
 
-def _may_match_api(pattern: str) -> bool:
+def _may_match(pattern: str, prefix: tuple[str, ...]) -> bool:
+    """Return whether the pattern matches a subject behind the prefix."""
     tokens = pattern.split(".")
-    for token, own in zip(tokens, ("$JS", "API"), strict=False):
+    for token, own in zip(tokens, prefix, strict=False):
         if token == ">":
             return True
         if token not in ("*", own):
             return False
-    return len(tokens) > _PREFIX_TOKENS
+    return len(tokens) > len(prefix)
 
 
 def own_directory(directory: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from nats.aio.client import Client
 from nats.errors import Error
@@ -18,10 +18,15 @@ GONE: Final = (Error, OSError, asyncio.CancelledError)
 """The exceptions with which a client's call ends when the server is killed."""
 
 
-def serve_files(directory: Path, **settings: object) -> ProcessTarget:
-    """Start a server on these files and wait until it is ready; `kill` kills it."""
+def serve_files(
+    directory: Path, *, server: dict[str, Any] | None = None, **settings: object
+) -> ProcessTarget:
+    """Start a server on these files and wait until it is ready; `kill` kills it.
+
+    `settings` are JetStream's, and `server` has the other ones.
+    """
     jetstream = {"store_dir": str(directory), **settings}
-    return start_process({"jetstream": jetstream})
+    return start_process({"jetstream": jetstream, **(server or {})})
 
 
 def kill(target: ProcessTarget) -> None:
@@ -37,7 +42,7 @@ async def kill_soon(server: ProcessTarget, delay_s: float) -> None:
     await asyncio.to_thread(kill, server)
 
 
-async def connect(server: ProcessTarget) -> Client:
+async def connect(server: ProcessTarget, **login: Any) -> Client:
     """Connect a client to the server. Raises `Error` or `OSError` at once if the server is gone."""
 
     async def ignore(_: Exception) -> None:
@@ -53,6 +58,7 @@ async def connect(server: ProcessTarget) -> Client:
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             error_cb=ignore,
+            **login,
         )
     except BaseException:
         await client.close()
@@ -61,14 +67,14 @@ async def connect(server: ProcessTarget) -> Client:
 
 
 async def load_until_gone(
-    server: ProcessTarget, work: Iterable[Callable[[Api], Awaitable[None]]]
+    server: ProcessTarget, work: Iterable[Callable[[Api], Awaitable[None]]], **login: Any
 ) -> None:
     """Run each program with its own client until the server is killed."""
     clients: list[Client] = []
     tasks = []
     with contextlib.suppress(Error, OSError):  # it may be killed before all connect
         for each in work:
-            clients.append(await connect(server))
+            clients.append(await connect(server, **login))
             tasks.append(asyncio.ensure_future(each(Api(clients[-1]))))
     await asyncio.to_thread(server.process.wait)
     for task in tasks:

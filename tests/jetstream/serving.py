@@ -69,6 +69,7 @@ def build(
     disk: Disk | None = None,
     clock: Callable[[], int] = time.time_ns,
     has_default_room: bool = False,
+    limits_of: Callable[[Account], AccountTiers | None] = lambda _account: UNLIMITED,
     **options: Any,
 ) -> JetStream:
     """Return a JetStream that is not started yet."""
@@ -85,6 +86,7 @@ def build(
         clock=clock,
         disk=disk,
         has_default_room=has_default_room,
+        limits_of=limits_of,
     )
 
 

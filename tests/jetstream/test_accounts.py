@@ -22,9 +22,10 @@ from natsd.accounts import Account
 from natsd.cli import main
 from natsd.jetstream.account_resources import why_no_directory
 from natsd.jetstream.errors import ApiError, ErrorId
-from natsd.jetstream.jetstream import AccountNameError, JetStream
+from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.served_accounts import AccountNameError
 from natsd.jetstream.tiers import FLAT, UNLIMITED, AccountTiers
 from tests.jetstream.serving import build, tiers_of
 from tests.waiting import eventually_within
@@ -78,12 +79,9 @@ async def accounts_in(
     directory: Path, first: dict[str, AccountTiers] | None = None, **options: Any
 ) -> AsyncIterator[Accounts]:
     """Yield a JetStream that was started with these accounts."""
-    jetstream = build(directory, **options)
-    accounts = Accounts(jetstream)
-    for name in first or {}:
-        accounts[name]
     limits = first or {}
-    jetstream._limits_of = lambda account: limits[account.name]
+    jetstream = build(directory, limits_of=lambda account: limits[account.name], **options)
+    accounts = Accounts(jetstream)
     await jetstream.start([accounts[name] for name in limits])
     try:
         yield accounts
@@ -141,8 +139,11 @@ async def test_disabled_and_enabled_again(tmp_path: Path) -> None:
     async with accounts_in(tmp_path, BOTH) as accounts:
         usage = accounts.jetstream.usage
         for name in "AB":
-            assert await accounts.create(name, "S", max_bytes=1000) == 0
+            assert await accounts.create(name, "S", max_bytes=1000, allow_direct=True) == 0
             await accounts.ask(name, "S.x", b"body")
+            consumer = {"durable_name": "C", "ack_policy": "explicit"}
+            create = {"stream_name": "S", "config": consumer}
+            assert await accounts.error(name, "$JS.API.CONSUMER.DURABLE.CREATE.S.C", create) == 0
         assert await accounts.create("A", "M", storage="memory") == 0
         await accounts.ask("A", "M.x", b"body")
         of_one = usage.file_used // 2
@@ -150,7 +151,8 @@ async def test_disabled_and_enabled_again(tmp_path: Path) -> None:
         assert list(accounts.jetstream.accounts) == ["B"]
         assert (usage.file_used, usage.file_reserved, usage.memory_used) == (of_one, 1000, 0)
         assert await accounts.error("A", "$JS.API.STREAM.INFO.S") == 10039
-        assert accounts["A"].publisher.publish(b"S.x") == 0
+        for gone in (b"S.x", b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"$JS.API.DIRECT.GET.S"):
+            assert accounts["A"].publisher.publish(gone, reply=b"a") == 0
         assert await accounts.count("B", "S") == 1
         await accounts.disable("A")  # it is no error to disable it again
         await accounts.configure("A", None)
@@ -158,6 +160,8 @@ async def test_disabled_and_enabled_again(tmp_path: Path) -> None:
         assert (usage.file_used, usage.file_reserved) == (2 * of_one, 2000)
         assert await accounts.error("A", "$JS.API.STREAM.INFO.M") == 10059
         assert (await accounts.ask("A", "S.x", b"body"))["seq"] == 2
+        data = await accounts["A"].internal_client.request("$JS.API.CONSUMER.MSG.NEXT.S.C")
+        assert data == b"body"
 
 
 async def test_disabled_under_load_loses_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A server with configured accounts, in which each user has the account of its name."""
+"""A server with configured accounts, each with a user of its name."""
 
 from __future__ import annotations
 
@@ -8,39 +8,26 @@ import nats
 from nats.aio.client import Client as NatsClient
 
 from natsd import Server
-from natsd.accounts import AccountDirectory
-from natsd.auth.verdict import Verdict
-from natsd.clients import Client
-from natsd.clients.connect import ConnectOptions
 
-QUIET = {"host": "127.0.0.1", "port": -1}
+SYSTEM = "$SYS"
+DEFAULT = "$G"
 
 
-class ByUser:
-    """Each user has the account of its name."""
-
-    is_required = True
-    needs_nonce = False
-
-    def authenticate(self, client: Client, connect: ConnectOptions) -> Verdict:
-        return Verdict(connect.user)
-
-
-class AccountsServer(Server):
-    """A server with the accounts of its options; `$SYS` is the system account."""
-
-    def __init__(self, accounts: dict[str, Any], **settings: Any) -> None:
-        super().__init__(authenticator=ByUser(), accounts=accounts, **QUIET, **settings)
-
-    def _build(self) -> None:
-        super()._build()
-        self.accounts = AccountDirectory(
-            self._make_account, may_create=lambda name: name in self.options.accounts
-        )
-        for name in self.options.accounts:
-            self.accounts.find(name)
+def settings_of(accounts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return settings with these accounts, the system account, and a user in each of them."""
+    users = {name: [{"user": name, "password": "-"}] for name in (SYSTEM, DEFAULT, *accounts)}
+    configured = {
+        name: {**accounts.get(name, {}), "users": users[name]} for name in (SYSTEM, *accounts)
+    }
+    return {"accounts": configured, "authorization": {"users": users[DEFAULT]}}
 
 
-async def log_in(server: Server, account: str) -> NatsClient:
-    """Return a client in the account of that name."""
-    return await nats.connect(server.client_url, user=account, password="-")
+def server_with(accounts: dict[str, dict[str, Any]], **settings: Any) -> Server:
+    """Return a server with these accounts."""
+    return Server(host="127.0.0.1", port=-1, **settings_of(accounts), **settings)
+
+
+async def log_in(server: Server | str, account: str, **settings: Any) -> NatsClient:
+    """Return a client in the account of that name; `server` may be a URL."""
+    url = server if isinstance(server, str) else server.client_url
+    return await nats.connect(url, user=account, password="-", **settings)

@@ -12,16 +12,18 @@ import pytest
 from nats.aio.client import Client as NatsClient
 from nats.errors import NoRespondersError
 
-from natsd.config import make_options
+from natsd import Server
+from natsd.config import OptionsError, make_options
 from natsd.config.account_options import AccountOptions
 from natsd.server.jetstream import JetStreamError, imports_api
-from tests.server.accounts import AccountsServer, log_in
+from tests.server.accounts import log_in, server_with
 
 NOT_ENABLED = 10039
 
 
-def server_of(directory: Path, accounts: dict[str, Any], **settings: Any) -> AccountsServer:
-    return AccountsServer(accounts, jetstream=True, store_dir=directory, **settings)
+def server_of(directory: Path, accounts: dict[str, Any], **settings: Any) -> Server:
+    jetstream = {"enabled": True, **settings.pop("jetstream", {})}
+    return server_with(accounts, jetstream=jetstream, store_dir=directory, **settings)
 
 
 async def ask(client: NatsClient, subject: str, **body: Any) -> dict[str, Any]:
@@ -83,10 +85,8 @@ async def test_an_account_that_cannot_be_served_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = {"jetstream": {"max_store": 500}}
-    server = server_of(tmp_path, {"A": limits, "B": {"jetstream": False}})
-    server.options = make_options(server.options, **{"jetstream.max_file_store": 900})
-    server._jetstream._options = server.options
-    async with server:
+    accounts = {"A": limits, "B": {"jetstream": False}}
+    async with server_of(tmp_path, accounts, jetstream={"max_file_store": 900}) as server:
         part, client = server._jetstream, await log_in(server, "B")
         options = make_options(accounts={"B": limits})
         part.settings_of = lambda _account: options.accounts["B"]
@@ -100,10 +100,7 @@ async def test_an_account_that_cannot_be_served_is_told(
 
 async def test_a_start_with_more_than_the_server_has(tmp_path: Path) -> None:
     limits = {"jetstream": {"max_memory": 600}}
-    server = server_of(tmp_path, {"A": limits, "B": limits})
-    server._jetstream._options = make_options(
-        server.options, **{"jetstream.max_memory_store": 1000}
-    )
+    server = server_of(tmp_path, {"A": limits, "B": limits}, jetstream={"max_memory_store": 1000})
     with pytest.raises(JetStreamError, match="Can't start JetStream: insufficient memory"):
         await server.start()
 
@@ -171,3 +168,27 @@ async def test_jsz_and_healthz_of_accounts(tmp_path: Path) -> None:
         assert "account_details" not in await get("jsz?acc=C")
         assert await get("healthz?account=A&stream=S") == {"status": "ok"}
         assert (await get("healthz?account=C"))["error"] == 'JetStream account "C" not found'
+
+
+async def test_a_reload_changes_accounts(tmp_path: Path) -> None:
+    """It is checked as a whole before; what has not changed is left alone."""
+    accounts = {"A": {"jetstream": True}, "B": {"jetstream": {"max_streams": 1}}, "C": {}}
+    server = server_of(tmp_path, accounts, jetstream={"max_file_store": 1000})
+    async with server:
+        part, engine = server._jetstream, server.jetstream
+        assert engine is not None
+        clients = {name: await log_in(server, name) for name in accounts}
+        await clients["A"].jetstream().add_stream(name="S", subjects=["s"])
+        half = {"jetstream": {"max_store": 600}}
+        with pytest.raises(OptionsError, match="accounts: insufficient storage"):
+            part.check(make_options(server.options, accounts={"A": half, "B": half}))
+        options = make_options(server.options, accounts={"A": {}, "B": accounts["B"], "C": half})
+        part.check(options)
+        before = engine.accounts["B"]
+        part.renew(options, server.reactor, server.accounts)
+        await part.configured()
+        assert await error(clients["A"], "STREAM.INFO.S") == NOT_ENABLED
+        assert engine.accounts["B"] is before
+        assert (await ask(clients["C"], "INFO"))["limits"]["max_storage"] == 600
+        for client in clients.values():
+            await client.close()
