@@ -10,7 +10,7 @@ Source: nats-server's `validateJetStreamOptions` and `generateJSMappingTable`; t
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from natsd.config.account_names import GLOBAL, SYSTEM
 from natsd.config.account_options import AccountOptions
@@ -18,9 +18,6 @@ from natsd.config.mapping_options import MappingDestination
 from natsd.config.public_keys import ACCOUNT, is_public_key
 from natsd.config.settings import OptionsError
 from natsd.core.routing import is_valid_publish
-
-if TYPE_CHECKING:
-    from natsd.config.options import Options
 
 _API_SPACES: Final = ("INFO", *(f"{each}.>" for each in ("STREAM", "CONSUMER", "DIRECT")))
 _OTHER_API_SPACES: Final = tuple(f"{each}.>" for each in ("META", "SERVER", "ACCOUNT"))
@@ -55,18 +52,26 @@ def has_jetstream(account: AccountOptions) -> bool:
     return account.jetstream is not None and account.jetstream.enabled
 
 
-def check_default_domains(options: "Options") -> None:
-    """Check the accounts and domains of `default_js_domain`. Raises OptionsError."""
-    is_operated = bool(options.operators or options.trusted_keys)
-    for name, domain in options.default_js_domain.items():
+def check_default_domains(
+    domains: Mapping[str, str],
+    accounts: Mapping[str, AccountOptions],
+    system_account: str,
+    *,
+    is_operated: bool,
+) -> None:
+    """Check the accounts and domains of `default_js_domain`. Raises OptionsError.
+
+    `is_operated` says that accounts come from JWTs.
+    """
+    for name, domain in domains.items():
         if is_operated:
             if not is_public_key(name, ACCOUNT):
                 raise OptionsError(
                     f"default_js_domain contains account name {name!r}, which is not a valid "
                     "public account nkey"
                 )
-        elif name in options.accounts:
-            if domain and has_jetstream(options.accounts[name]):
+        elif name in accounts:
+            if domain and has_jetstream(accounts[name]):
                 raise OptionsError(
                     f'default_js_domain contains account name "{name}" with enabled JetStream'
                 )
@@ -75,7 +80,7 @@ def check_default_domains(options: "Options") -> None:
                 "in non operator mode, `default_js_domain` references non existing account "
                 f'"{name}"'
             )
-        if name == (options.system_account or SYSTEM):
+        if name == (system_account or SYSTEM):
             raise OptionsError(f'system account "{name}" can not be in default_js_domain')
         if domain and not is_valid_publish(f"$JS.{domain}.API"):
             raise OptionsError(

@@ -437,4 +437,9 @@ def _check_together(options: Options) -> None:
     if options.default_js_domain:
         from natsd.config.default_domains import check_default_domains
 
-        check_default_domains(options)
+        check_default_domains(
+            options.default_js_domain,
+            options.accounts,
+            options.system_account,
+            is_operated=bool(options.operators or options.trusted_keys),
+        )
