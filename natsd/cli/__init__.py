@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.cli.flags import CommandLine, FlagError, read_command_line
-from natsd.cli.program import NAME, is_stand_in, program_name
 
 if TYPE_CHECKING:
     from natsd.config import Options, OptionsError
@@ -57,13 +56,14 @@ def _act(line: CommandLine) -> int:
     if "help_tls" in line.actions:
         return _show_tls_help()
     if word:
-        return _refuse(f'unrecognized command: "{line.words[0]}" ({NAME} -h shows the commands)')
+        return _refuse(f'unrecognized command: "{line.words[0]}" (natsd -h shows the commands)')
     if "signal" in line.settings:
         return _signal(line.settings["signal"])
     return _serve(line.settings)
 
 
 def _show_version() -> int:
+    from natsd.cli.program import is_stand_in
     from natsd.version import NATS_VERSION_TEXT, VERSION_TEXT
 
     print(NATS_VERSION_TEXT if is_stand_in() else VERSION_TEXT)
@@ -71,6 +71,7 @@ def _show_version() -> int:
 
 
 def _show_help() -> int:
+    from natsd.cli.program import is_stand_in
     from natsd.cli.usage import usage
 
     print(usage(is_stand_in=is_stand_in()))
@@ -114,6 +115,8 @@ def _serve(settings: dict[str, Any]) -> int:
     if is_test:
         if loaded.warnings:
             return 1
+        from natsd.cli.program import program_name
+
         print(
             f"{program_name()}: configuration file {path} is valid ({loaded.digest})",
             file=sys.stderr,
@@ -151,9 +154,11 @@ def _run(options: "Options", loaded: "LoadedConfig | None", settings: dict[str, 
 
 
 def _refuse_usage(error: FlagError) -> int:
-    """Print the error of a flag; nats-server also prints its usage, and its exit code is 2."""
+    """Print the error of a flag; nats-server prints its usage too, and has exit code 0."""
+    from natsd.cli.program import is_stand_in
+
     if not is_stand_in():
-        return _refuse(f"{error} ({NAME} -h shows the flags)")
+        return _refuse(f"{error} (natsd -h shows the flags)")
     print(error, file=sys.stderr)
     _show_help()
     return 0
@@ -161,6 +166,8 @@ def _refuse_usage(error: FlagError) -> int:
 
 def _refuse_options(error: "OptionsError") -> int:
     """Print each mistake in a line."""
+    from natsd.cli.program import program_name
+
     lines = [line for each in error.every for line in [_located(each)]]
     print(f"{program_name()}: " + "\n".join(lines), file=sys.stderr)
     return 1
@@ -172,5 +179,7 @@ def _located(error: "OptionsError") -> str:
 
 
 def _refuse(reason: str) -> int:
+    from natsd.cli.program import program_name
+
     print(f"{program_name()}: {reason}", file=sys.stderr)
     return 1

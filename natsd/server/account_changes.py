@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Protocol
 from natsd.accounts import AccountDirectory
 from natsd.clients import Client
 from natsd.config import Options, OptionsError
-from natsd.config.account_options import AccountOptions
 from natsd.config.settings import raise_together
 from natsd.core.reasons import ClosedReason
 
 if TYPE_CHECKING:
     from natsd.accounts.account_links import AccountLinks
+    from natsd.config.account_options import AccountOptions
 
 
 class ServerWithAccounts(Protocol):
@@ -33,7 +33,7 @@ class ServerWithAccounts(Protocol):
     clients: dict[int, Client]
     links: "AccountLinks | None"
 
-    def apply_settings(self, name: str, options: AccountOptions) -> object:
+    def apply_settings(self, name: str, options: "AccountOptions") -> object:
         """Create or change an account, except for what it shares."""
         ...
 
@@ -61,13 +61,14 @@ def check_sharing(options: Options) -> None:
     raise_together([OptionsError(text, setting="accounts") for text in errors])
 
 
-def shared_accounts(options: Options) -> Mapping[str, AccountOptions]:
+def shared_accounts(options: Options) -> "Mapping[str, AccountOptions]":
     """Return the settings of all accounts; mappings at the top are those of the default account."""
     accounts = dict(options.accounts)
     if options.mappings:
         from dataclasses import replace
 
         from natsd.config.account_names import GLOBAL
+        from natsd.config.account_options import AccountOptions
 
         own = accounts.get(GLOBAL, AccountOptions())
         accounts[GLOBAL] = replace(own, mappings=options.mappings)
@@ -87,6 +88,8 @@ def with_domains(
 
 def change_accounts(server: ServerWithAccounts, before: Options) -> None:
     """Create and change accounts, and what they share, as the options say."""
+    from natsd.config.account_options import AccountOptions
+
     for name, options in server.options.accounts.items():
         if before.accounts.get(name) != options:
             server.apply_settings(name, options)
@@ -97,7 +100,7 @@ def change_accounts(server: ServerWithAccounts, before: Options) -> None:
     server.renew_links()
 
 
-def _apply_limits(server: ServerWithAccounts, name: str, options: AccountOptions) -> None:
+def _apply_limits(server: ServerWithAccounts, name: str, options: "AccountOptions") -> None:
     """Apply an account's limits to its clients; the newest ones beyond the limit are closed."""
     clients = server.clients_of(name)
     most = options.limits.max_connections

@@ -36,7 +36,6 @@ from natsd.clients.acceptor import Acceptor, refuse
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.pending_logins import PendingLogins
 from natsd.config import Options, OptionsError, make_options
-from natsd.config.account_options import AccountOptions
 from natsd.config.resources import descriptors_for_clients, pending_bytes_max, with_store_dir
 from natsd.config.trace_options import MsgTraceOptions
 from natsd.core.network import Reactor, Settings, TrafficStats, has_poller
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from natsd.clients.closed import ClosedClient
     from natsd.clients.openings import Openings
     from natsd.clients.transport import TransportLink, Transports
+    from natsd.config.account_options import AccountOptions
     from natsd.config.changes import OptionChange
     from natsd.config.loaded import LoadedConfig
     from natsd.jetstream.jetstream import JetStream
@@ -271,7 +271,7 @@ class Server:
         """Put the imports, exports and mappings of the options in force."""
         self._link(shared_accounts(self.options))
 
-    def _link(self, accounts: Mapping[str, AccountOptions]) -> None:
+    def _link(self, accounts: "Mapping[str, AccountOptions]") -> None:
         """Put what these accounts share in force; do nothing as long as no account shares."""
         if self.links is None and not any(each.shares for each in accounts.values()):
             return
@@ -318,14 +318,14 @@ class Server:
         return {"name": self.name, "host": self.options.host, "version": NATS_VERSION}
 
     def apply_account(
-        self, name: str, options: AccountOptions, *, jwt: str, name_in_jwt: str
+        self, name: str, options: "AccountOptions", *, jwt: str, name_in_jwt: str
     ) -> None:
         """Create or change an account, as its settings say; the rest is for monitoring."""
         self.apply_settings(name, options).describe(options, jwt, name_in_jwt)
         domain = self.options.default_js_domain.get(name, "")
         self._link(with_domains({name: options}, {name: domain}))
 
-    def apply_settings(self, name: str, options: AccountOptions) -> Account:
+    def apply_settings(self, name: str, options: "AccountOptions") -> Account:
         """Create or change an account, except for what it shares."""
         account = self.accounts.add(name)
         account.limits = options.limits
