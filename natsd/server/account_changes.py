@@ -76,8 +76,8 @@ def shared_accounts(options: Options) -> "Mapping[str, AccountOptions]":
 
 
 def with_domains(
-    accounts: Mapping[str, AccountOptions], domains: Mapping[str, str]
-) -> Mapping[str, AccountOptions]:
+    accounts: "Mapping[str, AccountOptions]", domains: Mapping[str, str]
+) -> "Mapping[str, AccountOptions]":
     """Return the settings with the mappings of accounts that have a default domain."""
     if not any(domains.values()):
         return accounts
