@@ -9,6 +9,7 @@ cdef int refuse_publish(ClientSession session, Message* message) except -1
 cdef int refuse_subscription(
     ClientSession session, bytes subject, bytes queue, bytes sid
 ) except -1
+cdef int refuse_tokens(ClientSession session, bytes subject, bytes sid) except -1
 cdef int drop_forbidden(ClientSession session) except -1
 cdef int close_for_violation(
     ClientSession session, Violation violation, const char* at, Py_ssize_t size

@@ -6,7 +6,7 @@ Source: nats-server's `pubPermissionViolation`, `subPermissionViolation`, `reply
 and `processSubsOnConfigReload` (server/client.go).
 """
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport uint32_t
 
 from natsd.core.reserved cimport is_reserved_reply, is_reserved_subject
 
@@ -73,6 +73,16 @@ cdef int refuse_subscription(
         name = f"Queue: {quoted(text_of(queue))}, "
     session.error(
         f"Subscription Violation - Subject {quoted(text)}, {name}SID {text_of(sid)}"
+    )
+    return 0
+
+
+cdef int refuse_tokens(ClientSession session, bytes subject, bytes sid) except -1:
+    """Tell the client and the log that the subject of a subscription has too many tokens."""
+    cdef str text = text_of(subject)
+    session.send_error(ErrorText.SUBSCRIPTION_TOO_MANY_TOKENS.format(text))
+    session.error(
+        f"Subscription Violation Too Many Tokens - Subject {quoted(text)}, SID {text_of(sid)}"
     )
     return 0
 

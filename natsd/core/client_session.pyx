@@ -28,7 +28,7 @@ from libc.string cimport memcmp, memcpy
 
 from natsd.core.reserved cimport may_be_reserved
 from natsd.core.routing cimport (
-    CLIENT_KIND, MatchResult, Message, SubList, Subscription, detach, new_subscription, plain_at,
+    CLIENT_KIND, MatchResult, Message, SubList, Subscription, detach, new_subscription,
     sid_of, subject_is_valid_literal,
 )
 
@@ -167,13 +167,13 @@ cdef class ClientSession(OpHandler):
 
     def update_care(self) -> None:
         """Compute `slow_publish_path` and `slow_delivery_path`."""
-        cdef SessionPermissions permissions = self.permissions
+        cdef SessionPermissions may = self.permissions
         self.slow_publish_path = (
             self.verbose or self.pedantic or self.trace or self.mappings is not None
         )
         self.slow_delivery_path = (
             self.trace or not self.headers
-            or permissions is not None and (permissions.filters or permissions.tracks_replies)
+            or may is not None and (may.filters or may.tracks_replies)
         )
 
     def set_trace(self, bint trace) -> None:
@@ -211,10 +211,7 @@ cdef class ClientSession(OpHandler):
         self.endpoint.pause_reading()
 
     def set_permissions(self, PermissionRules rules) -> None:
-        """Apply these rules from now on; None: everything is allowed.
-
-        Subscriptions that exist already are not checked (see `drop_forbidden_subscriptions`).
-        """
+        """Apply these rules from now on, to later subscriptions; None: everything is allowed."""
         self.permissions = None if rules is None else SessionPermissions(rules)
         self.memo = None
         self.update_care()
@@ -461,11 +458,7 @@ cdef class ClientSession(OpHandler):
             refuse_subscription(self, subject, queue, sid)
             return False
         if self.settings.max_sub_tokens and subject.count(b".") >= self.settings.max_sub_tokens:
-            self.send_error(ErrorText.SUBSCRIPTION_TOO_MANY_TOKENS.format(text_of(subject)))
-            self.error(
-                f"Subscription Violation Too Many Tokens - Subject {quoted(text_of(subject))}, "
-                f"SID {text_of(sid)}"
-            )
+            refuse_tokens(self, subject, sid)
             return False
         if self.permissions is not None:
             if not self.permissions.may_subscribe(subject, queue):

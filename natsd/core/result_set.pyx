@@ -1,4 +1,4 @@
-"""A set of match results, compared by identity: a test for membership is a few machine instructions.
+"""A set of match results, compared by identity: a membership test is a few machine instructions.
 
     slots   │ · │ r │ r │ · │ · │ r │ · │ … │     a result is at its slot, or behind results that
               0   1   2   3   4   5   6           were there before

@@ -12,7 +12,7 @@ Promise
 - Deliveries are checked only once a subscription was accepted of which a rule denies some messages.
   Verdicts on the subjects delivered last are kept, RECEIVED_MAX at most.
 - With `allow_responses`, a request that is delivered allows responses to its reply subject: so
-  many, for so long. At most RESPONSES_MAX requests are remembered, the newest ones; each new request
+  many, for so long. At most RESPONSES_MAX requests are remembered, the newest ones. Each new one
   removes a few whose time has passed.
 
 Source: nats-server's `pubAllowedFullCheck`, `responseAllowed`, `checkDenySub` and
