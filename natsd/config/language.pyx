@@ -21,8 +21,8 @@
   it, or else a variable of the environment, whose text is parsed as a value. `$2a$…` is a text.
 - Of entries with one key the last one counts.
 - The language is that of nats-server, with its oddities: a lone "/" between entries is a separator,
-  a key ends at a space but not at "{". Unlike there, a whole number may stand directly before "]", and
-  what nats-server drops silently is an error: a key without a value, a suffix such as 5kbi.
+  a key ends at a space but not at "{". Unlike there, a whole number may stand directly before "]",
+  and what nats-server drops silently is an error: a key without a value, a suffix such as 5kbi.
 
 It is compiled because a file may hold ten thousand users, and a reload reads it as a whole.
 
@@ -436,8 +436,8 @@ cdef class Parser:
             return chr(byte) if byte < 128 else bytes([byte])
         if letter not in ESCAPES:
             raise self.error(
-                began, f"invalid escape character {letter!r}; quote the text in ' to use no escapes,"
-                " or write one of \\xXX \\t \\n \\r \\\" \\\\"
+                began, f"invalid escape character {letter!r}; quote the text in ' to use no"
+                " escapes, or write one of \\xXX \\t \\n \\r \\\" \\\\"
             )
         self.at += 2
         return ESCAPES[letter]

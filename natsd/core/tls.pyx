@@ -5,8 +5,8 @@
 
 Promise
 - All connections of a reactor share one `TlsEngine`: two memory BIOs and one buffer for decrypted
-  bytes. Both BIOs are empty between two calls, so an idle connection holds only its SSLObject, whose
-  record buffers OpenSSL frees when they are empty.
+  bytes. Both BIOs are empty between two calls, so an idle connection holds only its SSLObject,
+  whose record buffers OpenSSL frees when they are empty.
 - Bytes are decrypted to where the protocol wants them: a large payload to its place, others to
   `plain`. What the protocol leaves of `plain` is kept and put before the next bytes.
 - Bytes appended before `frame` are sent as they are; those appended during the handshake are
