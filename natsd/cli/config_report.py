@@ -10,7 +10,7 @@ from natsd.clients.listener import host_port
 from natsd.config import Options
 from natsd.config.account_checks import all_users
 from natsd.config.account_jetstream import AccountJetStream
-from natsd.config.account_names import GLOBAL
+from natsd.config.account_names import GLOBAL, SYSTEM
 from natsd.config.account_options import AccountOptions
 from natsd.config.auth_options import PermissionsOptions, UserOptions
 from natsd.config.loaded import LoadedConfig
@@ -150,7 +150,7 @@ def _accounts(options: Options) -> Iterator[str]:
     if options.no_system_account:
         yield "  no system account"
     else:
-        yield f"  {options.system_account or '$SYS'} is the system account"
+        yield f"  {options.system_account or SYSTEM} is the system account"
     for name, account in options.accounts.items():
         yield f"  {name}: {_many(len(account.users), 'user')}, JetStream {_has(account.jetstream)}"
         yield from (f"    {line}" for line in _shares(account))

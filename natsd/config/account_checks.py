@@ -10,7 +10,7 @@ come from JWTs: then only `authorization` is checked.
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from natsd.config.account_names import GLOBAL
+from natsd.config.account_names import GLOBAL, SYSTEM
 from natsd.config.account_options import AccountOptions
 from natsd.config.auth_options import UserOptions
 from natsd.config.authorization import AuthorizationOptions
@@ -78,7 +78,7 @@ def _mistakes(options: CheckedOptions) -> Iterator[tuple[str, str]]:
 
 
 def _mistakes_of_names(options: CheckedOptions, logins: set[str]) -> Iterator[tuple[str, str]]:
-    known = {*options.accounts, GLOBAL, "$SYS", options.system_account}
+    known = {*options.accounts, GLOBAL, SYSTEM, options.system_account}
     for name, account in options.accounts.items():
         for export in account.exports:
             for other in export.accounts or ():

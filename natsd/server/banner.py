@@ -58,8 +58,6 @@ def log_starting(server: ServerIdentity) -> None:
     _logger.info("  ID:       %s", server.id)
     if server.config is not None and server.config.path is not None:
         _logger.info("Using configuration file: %s (%s)", server.config.path, server.config.digest)
-    if options.authorization.password:
-        _logger.warning("Plaintext passwords detected, use nkeys or bcrypt")
     if options.max_payload > PAYLOAD_WARN_BYTES:
         _logger.warning(
             "Maximum payloads over %.2f MB are generally discouraged "

@@ -32,7 +32,8 @@ ACCOUNTS: dict[str, Any] = {
         "exports": [
             {"stream": "st.>", "accounts": ["B"]},
             {"service": "svc.>"},
-            {"service": "many", "response_type": "stream", "latency": {"subject": "l"}},
+            {"service": "many", "response_type": "stream"},
+            {"service": "timed", "latency": {"subject": "l"}},
         ],
         "mappings": {
             "m.*": "n.$1",
@@ -85,6 +86,11 @@ async def test_exports_and_mappings_of_an_account(probe: Probe) -> None:
             "subject": "many",
             "type": "service",
             "response_type": "Streamed",
+        },
+        {
+            "subject": "timed",
+            "type": "service",
+            "response_type": "Singleton",
             "service_latency": {"sampling": 100, "results": "l"},
         },
         {"subject": "st.>", "type": "stream", "approved_accounts": ["B"]},

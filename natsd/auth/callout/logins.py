@@ -18,7 +18,7 @@ Source: nats-server's `processClientOrLeafAuthentication` (server/auth.go),
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 from natsd.auth.callout.service import (
     SECOND_NS,
@@ -46,11 +46,10 @@ from natsd.auth.verdict import (
     refused,
 )
 from natsd.config import Options, OptionsError
+from natsd.config.account_names import GLOBAL
 from natsd.config.auth_options import AuthCalloutOptions
 from natsd.core.reasons import ClosedReason
 from natsd.core.routing import InvalidSubject, PermissionRules
-
-GLOBAL_ACCOUNT: Final = "$G"
 
 _logger = logging.getLogger("natsd.auth")
 
@@ -114,7 +113,7 @@ class ConfiguredCallout:
     def _is_delegated(self, account: str | None) -> bool:
         """Return whether the service decides over a client that the settings put there."""
         allowed = self._callout.allowed_accounts
-        return account in {None, GLOBAL_ACCOUNT} or not allowed or account in allowed
+        return account in {None, GLOBAL} or not allowed or account in allowed
 
     async def _ask(
         self, client: ConnectingClient, connect: Credentials, user: str, own: Verdict
