@@ -75,9 +75,13 @@ class ClientHost(Protocol):
     settings: Settings
     clients: "dict[int, Client]"
     accounts: AccountDirectory
-    authenticator: Authenticator
     logins: PendingLogins
     openings: "Openings | None"  # None: INFO comes at once, and nothing before CONNECT
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """What decides over each CONNECT."""
+        ...
 
     def info(
         self,

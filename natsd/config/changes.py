@@ -142,7 +142,7 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "authorization.default_permissions": _LOGIN,
     "authorization.auth_callout": _LOGIN,
     "authorization.proxy_required": _LOGIN,
-    "accounts": _by(Component.ACCOUNTS, Component.LOGIN, Component.INFO),
+    "accounts": _by(Component.ACCOUNTS, Component.JETSTREAM, Component.LOGIN, Component.INFO),
     "mappings": _by(Component.ACCOUNTS),
     "no_auth_user": _LOGIN,
     "system_account": RESTART,

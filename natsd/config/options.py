@@ -298,6 +298,15 @@ class Options(Settings):
         return timeout
 
     @property
+    def shares(self) -> bool:
+        """Whether messages pass between accounts, or get other subjects."""
+        return bool(
+            self.mappings
+            or self.default_js_domain
+            or any(each.shares for each in self.accounts.values())
+        )
+
+    @property
     def auth_required(self) -> bool:
         """Whether clients must authenticate."""
         return bool(

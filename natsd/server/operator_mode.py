@@ -56,9 +56,12 @@ logger = logging.getLogger("natsd.server")
 class OperatorHost(Protocol):
     """The part of the server that operator mode uses."""
 
-    id: str
-    options: Options
     accounts: AccountDirectory
+
+    @property
+    def id(self) -> str:
+        """The server's id."""
+        ...
 
     def describe(self) -> dict[str, object]:
         """Return the server's fields in a message that it publishes about itself."""

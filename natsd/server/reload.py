@@ -19,17 +19,13 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from natsd.clients import Client
 from natsd.clients.closed import ClosedClient
 from natsd.config import Options, OptionsError
 from natsd.config.changes import Component, OptionChange, diff_options
 from natsd.config.resources import pending_bytes_max
 from natsd.core.network import Reactor, Settings
-from natsd.server.account_changes import (
-    ServerWithAccounts,
-    change_accounts,
-    check_sharing,
-    remove_accounts,
-)
+from natsd.server.accounts_part import AccountsPart
 from natsd.server.files import FileError
 from natsd.server.limits import set_limits, sweep_seconds
 from natsd.server.log import DaemonLog
@@ -47,9 +43,12 @@ class ReloadError(Exception):
     """The settings cannot be changed, and none is; the text is one line for the user."""
 
 
-class ReloadableServer(ServerWithAccounts, Protocol):
+class ReloadableServer(Protocol):
     """The parts of a running server that apply changes."""
 
+    options: Options
+    clients: dict[int, Client]
+    accounts_part: AccountsPart
     settings: Settings
     reactor: Reactor
     closed_clients: deque[ClosedClient]
@@ -62,12 +61,6 @@ class ReloadableServer(ServerWithAccounts, Protocol):
 
     def prepare_openings(self, options: Options) -> Callable[[], None]:
         """Return what makes new connections open as the options say. Raises OptionsError."""
-
-    def prepare_login(self, options: Options) -> Commit:
-        """Return what makes the credentials of the options those that are accepted.
-
-        Raises OptionsError.
-        """
 
     def renew_info(self) -> None:
         """Render the INFO line again, and send it to the clients."""
@@ -99,7 +92,7 @@ def reload(server: ReloadableServer, options: Options) -> list[OptionChange]:
         if component in components:
             apply(server)
     if Component.ACCOUNTS in components:
-        remove_accounts(server, before)
+        server.accounts_part.remove(before)
     for change in changes:
         _logger.info("Reloaded: %s", change.new_text)
     return changes
@@ -159,7 +152,7 @@ def _apply_to_clients(server: ReloadableServer) -> None:
 
 def _prepare_logins(server: ReloadableServer, options: Options, _undo: ExitStack) -> Commit:
     try:
-        return server.prepare_login(options)
+        return server.accounts_part.prepare_login(options)
     except OptionsError as error:
         raise ReloadError(str(error)) from error
 
@@ -173,10 +166,10 @@ def _apply_to_logins(server: ReloadableServer) -> None:
 def _prepare_accounts(server: ReloadableServer, options: Options, _undo: ExitStack) -> Commit:
     """Check what accounts share; change the accounts, but remove none before logins are checked."""
     try:
-        check_sharing(options)
+        server.accounts_part.check(options)
     except OptionsError as error:
         raise ReloadError("; ".join(map(str, error.every))) from error
-    return partial(change_accounts, server, server.options)
+    return partial(server.accounts_part.change, server.options)
 
 
 def _apply_to_closed_clients(server: ReloadableServer) -> None:

@@ -23,7 +23,7 @@ import logging
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -37,29 +37,24 @@ from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.clients.pending_logins import PendingLogins
 from natsd.config import Options, OptionsError, make_options
 from natsd.config.resources import descriptors_for_clients, pending_bytes_max, with_store_dir
-from natsd.config.trace_options import MsgTraceOptions
 from natsd.core.network import Reactor, Settings, TrafficStats, has_poller
 from natsd.core.reasons import ClosedReason, ErrorText
 from natsd.monitor.events import SystemEvents
 from natsd.monitor.services import Services
-from natsd.server.account_changes import check_sharing, shared_accounts, with_domains
+from natsd.server.accounts_part import AccountsPart
 from natsd.server.banner import log_stopped, log_stopping
 from natsd.server.identity import new_server_id, new_server_keys
 from natsd.server.info import InfoLine
 from natsd.server.jetstream import JetStreamPart
 from natsd.server.limits import set_limits, sweep_seconds
-from natsd.server.login import make_authenticator
 from natsd.server.server_files import ServerFiles
 from natsd.server.threaded import OwnThread
-from natsd.version import NATS_VERSION
 
 if TYPE_CHECKING:
     from natsd.accounts.account_links import AccountLinks
-    from natsd.auth.callout.service import AuthService
     from natsd.clients.closed import ClosedClient
     from natsd.clients.openings import Openings
     from natsd.clients.transport import TransportLink, Transports
-    from natsd.config.account_options import AccountOptions
     from natsd.config.changes import OptionChange
     from natsd.config.loaded import LoadedConfig
     from natsd.jetstream.jetstream import JetStream
@@ -95,21 +90,16 @@ class Server:
         **settings: Any,
     ) -> None:
         self.options = make_options(options, **settings)
-        self._keys = new_server_keys(self.options)
-        self.id = new_server_id() if self._keys is None else self._keys.pair.public
+        keys = new_server_keys(self.options)
+        self.id = new_server_id() if keys is None else keys.pair.public
         self.name = self.options.server_name or self.id
         self.client_host = self.options.host
         self.client_port = 0
         self.clients: dict[int, Client] = {}
         self.accounts: AccountDirectory
-        self.links: AccountLinks | None = None
-        self.authenticator: Authenticator
-        self._own_authenticator = authenticator
-        self._authenticator_before: Authenticator | None = None
         self.logins = PendingLogins()
         self.openings: Openings | None = None
         self.settings = Settings()
-        self.operator: OperatorMode | None = None
         self._own_thread = OwnThread(self) if thread else None
         self._acceptor: Acceptor | None = None
         self._is_serving = False
@@ -123,6 +113,7 @@ class Server:
         self.log: DaemonLog | None = None
         self.config: LoadedConfig | None = None
         self._jetstream = JetStreamPart(self.options, self.name, self.id)
+        self.accounts_part = AccountsPart(self, self._jetstream, keys, authenticator)
         self._services = Services(self, self.reload_file)
         self._events = SystemEvents(self)
         self._begin_afresh()
@@ -250,36 +241,8 @@ class Server:
         except OptionsError:
             self.reactor.close()
             raise
-        self.operator = None
-        if self._own_authenticator is None and (options.operators or options.trusted_keys):
-            self.operator = self._make_operator_mode()
-            self._jetstream.settings_of = self.operator.settings_of
-        system = self.operator and self.operator.trust.system_account
-        self.accounts = AccountDirectory(
-            self._make_account,
-            system=system or options.system_account,
-            has_system=not options.no_system_account,
-        )
-        for name in options.accounts:
-            self.accounts.add(name)
-        check_sharing(options)
-        self.links = None
-        self.renew_links()
-        self.prepare_login(options)()
-
-    def renew_links(self) -> None:
-        """Put the imports, exports and mappings of the options in force."""
-        self._link(shared_accounts(self.options))
-
-    def _link(self, accounts: "Mapping[str, AccountOptions]") -> None:
-        """Put what these accounts share in force; do nothing as long as no account shares."""
-        if self.links is None and not any(each.shares for each in accounts.values()):
-            return
-        if self.links is None:
-            from natsd.server.sharing import make_links
-
-            self.links = make_links(self)
-        self.links.configure(accounts)
+        self.accounts_part.build()
+        self.accounts = self.accounts_part.accounts
 
     def _make_openings(self) -> "Openings | None":
         """Return what opens connections with TLS or a PROXY header. Raises TlsError."""
@@ -299,70 +262,6 @@ class Server:
 
         openings = Openings(options, self.reactor)
         return lambda: setattr(self, "openings", openings)
-
-    def _make_operator_mode(self) -> "OperatorMode":
-        """Return the accounts and logins of operator mode. Raises OptionsError."""
-        from natsd.server.operator_mode import OperatorMode
-
-        assert self._keys is not None
-        return OperatorMode(
-            self.options,
-            self,
-            self._keys,
-            server_fields=self._callout_fields(),
-            other_servers=lambda: 0,
-        )
-
-    def _callout_fields(self) -> dict[str, object]:
-        """Return what an auth service is told of this server."""
-        return {"name": self.name, "host": self.options.host, "version": NATS_VERSION}
-
-    def apply_account(
-        self, name: str, options: "AccountOptions", *, jwt: str, name_in_jwt: str
-    ) -> None:
-        """Create or change an account, as its settings say; the rest is for monitoring."""
-        self.apply_settings(name, options).describe(options, jwt, name_in_jwt)
-        domain = self.options.default_js_domain.get(name, "")
-        self._link(with_domains({name: options}, {name: domain}))
-
-    def apply_settings(self, name: str, options: "AccountOptions") -> Account:
-        """Create or change an account, except for what it shares."""
-        account = self.accounts.add(name)
-        account.limits = options.limits
-        account.msg_trace = options.msg_trace if options.msg_trace.dest else None
-        account.describe(options)
-        self._jetstream.configure_account(account)
-        return account
-
-    def remove_streams(self, account: str) -> None:
-        """Disable JetStream of an account, whose files stay."""
-        self._jetstream.remove_account(self.accounts[account])
-
-    def disable_account(self, name: str) -> None:
-        """End the streams, exports and imports of an account that was deleted."""
-        if self.links is not None:
-            self.links.remove([name])
-        account = self.accounts.get(name)
-        if account is not None:
-            self._jetstream.remove_account(account)
-
-    def clients_of(self, account: str) -> "list[Client]":
-        """Return the connected clients of an account."""
-        return [client for client in self.clients.values() if client.account_name == account]
-
-    def _make_account(self, name: str, is_system: bool) -> Account:
-        configured = self.options.accounts.get(name)
-        settings = MsgTraceOptions() if configured is None else configured.msg_trace
-        account = Account(
-            name,
-            self.reactor,
-            sublist_cache=not self.options.disable_sublist_cache,
-            msg_trace=settings if settings.dest else None,
-            limits=None if configured is None else configured.limits,
-            is_system=is_system,
-        )
-        account.describe(configured)
-        return account
 
     def _serve_clients(self, listener: socket.socket) -> None:
         """Begin to accept clients and to answer monitoring requests over NATS."""
@@ -437,33 +336,6 @@ class Server:
             return reload(self, options)
         return self._own_thread.call(partial(reload, self, options))
 
-    def prepare_login(self, options: Options) -> Callable[[], None]:
-        """Return what makes the credentials of the options those that are accepted.
-
-        An authenticator that the server was given stays. Raises OptionsError.
-        """
-        login = self._own_authenticator or make_authenticator(
-            options,
-            self.accounts,
-            self._authenticator_before,
-            operator=self.operator,
-            ask=self._auth_service(options),
-        )
-
-        def accept() -> None:
-            self.authenticator = self._authenticator_before = login
-
-        return accept
-
-    def _auth_service(self, options: Options) -> "AuthService | None":
-        """Return the requests to the auth callout of the settings; None: they have none."""
-        if self._keys is None or options.authorization.auth_callout is None:
-            return None
-        from natsd.auth.callout.service import AuthService
-
-        timeout_s = options.authorization.timeout.total_seconds()
-        return AuthService(self._keys, self._callout_fields(), timeout_s, self.now_ns)
-
     def renew_info(self) -> None:
         """Render the INFO line as the options say, and send it to the clients that support that."""
         self._info = self._info_line()
@@ -479,7 +351,7 @@ class Server:
             self.name,
             self.client_port,
             auth_required=is_required,
-            xkey="" if self._keys is None else self._keys.xkey.public,
+            xkey=self.accounts_part.xkey,
         )
 
     def renew_jetstream(self) -> None:
@@ -588,6 +460,21 @@ class Server:
     def jetstream(self) -> "JetStream | None":
         """The JetStream engine; None: JetStream is disabled or not running."""
         return self._jetstream.engine
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """What decides over each CONNECT."""
+        return self.accounts_part.authenticator
+
+    @property
+    def links(self) -> "AccountLinks | None":
+        """What accounts share; None: nothing."""
+        return self.accounts_part.links
+
+    @property
+    def operator(self) -> "OperatorMode | None":
+        """The accounts that JWTs describe; None: the settings have no operators."""
+        return self.accounts_part.operator
 
     @property
     def config_digest(self) -> str:

@@ -3,13 +3,26 @@
 Imported only if an account has any of them.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from natsd.accounts import Account, AccountDirectory
 from natsd.accounts.account_links import AccountLinks
-from natsd.accounts.import_rules import Activation, CheckActivation, Export, Import, no_activation
+from natsd.accounts.import_rules import (
+    Activation,
+    CheckActivation,
+    Export,
+    Import,
+    check_accounts,
+    no_activation,
+)
 from natsd.clients.requestor import Requestors
-from natsd.config import Options
+from natsd.config import Options, OptionsError
+from natsd.config.account_names import GLOBAL
+from natsd.config.account_options import AccountOptions
+from natsd.config.default_domains import with_default_domains
+from natsd.config.settings import raise_together
 from natsd.config.shared_subjects import StreamImport
 from natsd.core.network import Reactor
 
@@ -22,14 +35,13 @@ class SharingHost(Protocol):
     """The part of the server that links its accounts."""
 
     name: str
-    options: Options
     reactor: Reactor
-    accounts: AccountDirectory
     clients: "dict[int, Client]"
-    operator: "OperatorMode | None"
 
 
-def make_links(server: SharingHost) -> AccountLinks:
+def make_links(
+    server: SharingHost, accounts: AccountDirectory, operator: "OperatorMode | None"
+) -> AccountLinks:
     """Return the links between the accounts of a server, none of them in force yet."""
 
     def changed(account: Account) -> None:
@@ -38,12 +50,28 @@ def make_links(server: SharingHost) -> AccountLinks:
                 client.account_changed()
 
     return AccountLinks(
-        server.accounts,
+        accounts,
         server.reactor,
         Requestors(server.name).describe,
-        check_activation=no_activation if server.operator is None else _check_by(server.operator),
+        check_activation=no_activation if operator is None else _check_by(operator),
         changed=changed,
     )
+
+
+def check_sharing(options: Options) -> None:
+    """Check what accounts share, and the subject mappings. Raises OptionsError."""
+    accounts = shared_accounts(options)
+    errors = check_accounts(accounts, has_system_account=not options.no_system_account)
+    raise_together([OptionsError(text, setting="accounts") for text in errors])
+
+
+def shared_accounts(options: Options) -> Mapping[str, AccountOptions]:
+    """Return the settings of all accounts; mappings at the top are those of the default account."""
+    accounts = dict(options.accounts)
+    if options.mappings:
+        own = accounts.get(GLOBAL, AccountOptions())
+        accounts[GLOBAL] = replace(own, mappings=options.mappings)
+    return with_default_domains(accounts, options.default_js_domain)
 
 
 def _check_by(operator: "OperatorMode") -> CheckActivation:

@@ -108,8 +108,8 @@ class Tenants(Server):
 
     def _build(self) -> None:
         super()._build()
-        self.accounts = AccountDirectory(
-            self._make_account,
+        self.accounts = self.accounts_part.accounts = AccountDirectory(
+            self.accounts_part.make_account,
             default="HOME",
             system="ROOT",
             may_create=lambda name: name.startswith("tenant-"),

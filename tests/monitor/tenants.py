@@ -13,7 +13,7 @@ from nats.aio.client import Client as NatsClient
 
 from natsd import Server
 from natsd.accounts import AccountDirectory
-from natsd.auth import Credentials, Verdict
+from natsd.auth import Authenticator, Credentials, Verdict
 from natsd.auth.verdict import REFUSED, ConnectingClient
 
 PASSWORD = "right"
@@ -38,13 +38,15 @@ class Tenants(Server):
 
     has_system = True
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(host="127.0.0.1", port=-1, authenticator=ByName(), **settings)
+    def __init__(self, authenticator: Authenticator | None = None, **settings: Any) -> None:
+        super().__init__(
+            host="127.0.0.1", port=-1, authenticator=authenticator or ByName(), **settings
+        )
 
     def _build(self) -> None:
         super()._build()
-        self.accounts = AccountDirectory(
-            self._make_account,
+        self.accounts = self.accounts_part.accounts = AccountDirectory(
+            self.accounts_part.make_account,
             system="SYS",
             may_create=lambda name: len(name) == 1,
             has_system=self.has_system,

@@ -219,8 +219,7 @@ class JwtServer(Tenants):
     """A server whose users have JWTs."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._own_authenticator = ByJwt()
+        super().__init__(ByJwt(), **settings)
 
 
 async def test_the_jwt_of_a_user(tmp_path: Path) -> None:

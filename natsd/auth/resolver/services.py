@@ -75,7 +75,10 @@ class SystemClient(Protocol):
 class ServedServer(Protocol):
     """What the services use of their server."""
 
-    id: str
+    @property
+    def id(self) -> str:
+        """The server's id."""
+        ...
 
     def describe(self) -> dict[str, object]:
         """Return the server's fields in a message that it publishes about itself."""
