@@ -330,14 +330,18 @@ class Client(ClientSession):
         that has not sent CONNECT must send it, if that is required now. A verdict that is awaited
         is not asked for again.
         """
-        if self._connect is None:
+        connect = self._connect
+        if connect is None and self._verdict is not None:
+            from natsd.clients.connect import ConnectOptions
+
+            connect = ConnectOptions()  # as `connect_omitted` accepted it
+        if connect is None:
             openings = self.host.openings
             is_opening = openings is not None and openings.is_pending(self)
-            is_required = self.host.authenticator.is_required and self._verdict is None
-            if is_required and not is_opening:
+            if self.host.authenticator.is_required and not is_opening:
                 self.await_connect(self._login_timeout_ns)
         elif self._login is None:
-            verdict = self.host.authenticator.authenticate(self, self._connect)
+            verdict = self.host.authenticator.authenticate(self, connect)
             if isinstance(verdict, Verdict):
                 self._apply_again(verdict)
             else:

@@ -353,10 +353,13 @@ class Opening:
             client.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
         elif self._openings.options.proxy_protocol and self._proxy is None:
             self._fail_header(f"failed to read protocol version: {TIMED_OUT}")
-        elif preface is not None:
+        elif preface is not None and self._must_sniff:
             self._tls = None
             self._over()
             preface.end(None)
+        else:
+            self._tell(TIMED_OUT, is_probe=True)
+            client.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
 
     def cancel(self) -> None:
         """Stop, because the connection is closed."""

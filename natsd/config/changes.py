@@ -156,7 +156,7 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "resolver_pinned_accounts": RESTART,
     "default_sentinel": _LOGIN,
     "default_js_domain": RESTART,
-    "tls": _by(Component.TLS, Component.INFO),
+    "tls": _by(Component.TLS, Component.LOGIN, Component.INFO),
     "allow_non_tls": _by(Component.TLS, Component.INFO),
     "proxy_protocol": _by(Component.TLS),
     "server_tags": _NEXT_USE,

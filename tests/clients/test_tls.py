@@ -6,6 +6,7 @@ nats-server's `doTLSHandshake` (server/client.go) and `createClientEx` (server/s
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -142,6 +143,15 @@ def test_a_silent_client_without_tls_is_served_after_the_timeout(
         listener.read_frame()
     listener.send(QUIET)
     assert listener.sync() == []
+
+
+def test_a_silent_client_is_closed_if_the_handshake_may_end_before_info_is_sent(
+    start_threaded_server: StartThreadedServer, trust: Trust
+) -> None:
+    settings = {**trust.settings, "handshake_first": "30s", "timeout": "100ms"}
+    target = start_threaded_server(tls=settings)
+    with socket.create_connection(("127.0.0.1", target.port), timeout=20) as silent:
+        assert silent.recv(4096) == b""
 
 
 def test_auto_with_clients_without_tls(

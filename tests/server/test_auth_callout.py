@@ -144,6 +144,14 @@ async def test_the_service_decides_by_the_password(xkey: KeyPair | None) -> None
         assert ("xkey" in about.server_id) is (xkey is not None)
 
 
+async def test_a_claimed_name_exempts_nobody() -> None:
+    async with served(by_password) as (server, service, _):
+        fields = {"user": "local", "pass": "pw", "nkey": "auth"}
+        async with lines(server, None, **fields) as client:
+            assert await client.next() == REFUSED
+        assert len(service.requests) == 1
+
+
 async def test_the_service_is_asked_about_clients_without_credentials() -> None:
     async with served(allow) as (server, service, _), logged_in(server) as client:
         await client.flush()

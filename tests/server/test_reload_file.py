@@ -235,3 +235,17 @@ async def test_clients_without_a_login_notice_nothing_of_many_reloads(tmp_path: 
             await asyncio.sleep(0)
         await reloadable.to(HEAD)
     assert server.options.mappings == {}
+
+
+async def test_a_client_that_sent_no_connect_loses_its_right_too(tmp_path: Path) -> None:
+    def text(no_auth_user: str) -> str:
+        return f"{ONE_ACCOUNT}{no_auth_user}\n"
+
+    reloadable = Reloadable(tmp_path / "nats.conf", text("no_auth_user: b"))
+    async with reloadable.server as server:
+        client = Stream(*await asyncio.open_connection("127.0.0.1", server.client_port))
+        client.send(b"SUB secret 1\r\n")
+        await client.sync()
+        await reloadable.to(text(""))
+        assert b"Authorization Violation" in await client.read_until_closed()
+        await client.close()

@@ -103,7 +103,8 @@ class ConfiguredCallout:
             return own
         callout = self._callout
         user = connect.nkey or connect.user or own.user or connect.auth_token
-        is_exempt = user in callout.auth_users
+        verified = user if own.account is None else own.user  # a refused client stays refused
+        is_exempt = verified in callout.auth_users
         if not is_exempt and self._is_delegated(own.account):
             own = await self._ask(client, connect, user, own)
         elif own.account is None:
