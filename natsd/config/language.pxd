@@ -23,6 +23,7 @@ cdef class Parser:
     cdef object entry(self, object tree, Py_UCS4 close)
     cdef object end_entry(self, Py_UCS4 close)
     cdef object key(self)
+    cdef Py_ssize_t enter_quotes(self, str what) except -1
     cdef object made_key(self, Py_ssize_t began)
     cdef object merge(self, object tree)
     cdef object value(self, bint is_in_list)

@@ -222,18 +222,12 @@ cdef class Parser:
 
     cdef object key(self):
         """Return the key that begins here; None: it is the word `include` without a separator."""
-        cdef Py_UCS4 c = self.peek(), quote
+        cdef Py_UCS4 c = self.peek()
         cdef Py_ssize_t began
         if c == u"=" or c == u":":
             raise self.error(self.at, f"unexpected key separator {chr(c)!r}: a key is missing")
         if c == u'"' or c == u"'":
-            quote = c
-            self.at += 1
-            began = self.at
-            while self.peek() != quote:
-                if self.peek() == EOF:
-                    raise self.error(began - 1, "the quote of this key is not closed")
-                self.at += 1
+            began = self.enter_quotes("key")
             key = self.made_key(began)
             self.at += 1
         else:
@@ -254,6 +248,17 @@ cdef class Parser:
             raise self.error(began, f"config is invalid: the key {str(key)!r} has no value")
         return key
 
+    cdef Py_ssize_t enter_quotes(self, str what) except -1:
+        """Go to the quote that closes the one here; return where the text between them begins."""
+        cdef Py_UCS4 quote = self.peek()
+        cdef Py_ssize_t began = self.at + 1
+        self.at = began
+        while self.peek() != quote:
+            if self.peek() == EOF:
+                raise self.error(began - 1, f"the quote of this {what} is not closed")
+            self.at += 1
+        return began
+
     cdef object made_key(self, Py_ssize_t began):
         key = Key(self.text[began:self.at])
         key.source = self.source
@@ -263,19 +268,13 @@ cdef class Parser:
 
     cdef object merge(self, object tree):
         """Parse the file name of an include, and put the entries of that file into the map."""
-        cdef Py_UCS4 c, quote
+        cdef Py_UCS4 c
         cdef Py_ssize_t began
         while is_blank(self.peek()):
             self.at += 1
         c = self.peek()
         if c == u"'" or c == u'"':
-            quote = c
-            self.at += 1
-            began = self.at
-            while self.peek() != quote:
-                if self.peek() == EOF:
-                    raise self.error(began - 1, "the quote of this include is not closed")
-                self.at += 1
+            began = self.enter_quotes("include")
             name = self.text[began:self.at]
             self.at += 1
         else:

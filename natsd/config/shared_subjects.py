@@ -110,8 +110,8 @@ def _read_accounts(given: object) -> tuple[str, ...] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamExport(Settings):
-    """Subjects that other accounts may subscribe to."""
+class ExportedSubject(Settings):
+    """What an export of a stream and one of a service have in common."""
 
     subject: str = text("", "subject, with wildcards for several")
     accounts: tuple[str, ...] | None = section_field(
@@ -131,30 +131,20 @@ class StreamExport(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceExport(Settings):
+class StreamExport(ExportedSubject):
+    """Subjects that other accounts may subscribe to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceExport(ExportedSubject):
     """A subject on which other accounts may send requests."""
 
-    subject: str = text("", "subject, with wildcards for several")
-    accounts: tuple[str, ...] | None = section_field(
-        None, _read_accounts, "accounts that may import; not given: all"
-    )
-    account_token_position: int = whole(
-        0, 0, TOKENS_MAX, "token of the subject that must be the importing account; 0: none"
-    )
-    token_required: bool = flag(False, "importing accounts need an activation token (JWT)")
-    revocations: Mapping[str, int] = section_field(
-        NamedSections[int](), _read_revocations, "Unix times before which accounts' tokens are void"
-    )
     response_type: str = word("singleton", RESPONSE_TYPES, "how a request is answered")
     response_threshold: timedelta | None = optional(
         _read_threshold, "how long responses are waited for; not given: 2m"
     )
     latency: LatencyOptions | None = optional(_read_latency, "measurements of latency")
     allow_trace: bool = flag(False, "traces of messages continue in this account")
-
-    def check(self) -> None:
-        """Check settings that depend on each other. Raises OptionsError."""
-        _check_subject(self.subject)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
