@@ -2,8 +2,9 @@
 
 - `Nats-Trace-Dest` always requests a trace. A sampled `traceparent` requests one if the account has
   `msg_trace`, for the share of messages that `sampling` says.
-- A trace may only go to a subject that the client itself may publish to. With another destination
-  the message is refused.
+- A client may send a trace only to a subject that it may publish to; permitted responses do not
+  count. With another destination the message is refused. The account's own destination is a setting
+  and needs no permission.
 - A message with `Nats-Trace-Only` is never delivered, even if no trace can be sent.
 
 Source: ADR-41; nats-server's `initMsgTrace` (server/msgtrace.go).
@@ -23,7 +24,7 @@ from natsd.accounts.message_trace import (
 from natsd.core.network import is_reserved
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ErrorText
-from natsd.core.routing import is_valid_publish
+from natsd.core.routing import PermissionRules, is_valid_publish
 
 PER_CENT: Final = 100
 
@@ -36,6 +37,11 @@ class TracedPublisher(TracedClient, Protocol):
     @property
     def host(self) -> TraceSource:
         """The server."""
+        ...
+
+    @property
+    def permission_rules(self) -> PermissionRules | None:
+        """What the client may do; None: everything."""
         ...
 
     def error(self, text: str) -> None:
@@ -91,11 +97,17 @@ def decide(
             f"Destination {quoted(destination)} is not valid, won't be able to trace events"
         )
         return unable
-    if is_reserved(destination):
+    if is_reserved(destination) or not _may_name(client, request.destination):
         client.send_error(ErrorText.PUBLISH_VIOLATION.format(destination))
         client.error(f"Publish Violation - Subject {quoted(destination)}")
         return DROPPED
     return Decision(_begin(client, account, destination, request, subject, size, error))
+
+
+def _may_name(client: TracedPublisher, destination: str) -> bool:
+    """Return whether a client may have its trace sent there; empty: it names no destination."""
+    rules = client.permission_rules
+    return not destination or rules is None or rules.may_publish(destination)
 
 
 def _begin(

@@ -164,6 +164,79 @@ def test_a_destination_of_the_server_s_own(
     assert told == [f"-ERR 'Permissions Violation for Publish to \"{destination}\"'\r\n".encode()]
 
 
+SOME_RULES = {"publish": {"allow": ["a.>", "t.allowed"], "deny": ["a.no"]}}
+
+
+def users(rules: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the user `free` without permissions, and `some` with these."""
+    free, some = {"user": "free", "password": "p"}, {"user": "some", "password": "p"}
+    return [free, {**some, "permissions": rules}]
+
+
+def restricted(
+    shared_server: StartServer, rules: dict[str, Any] = SOME_RULES, **settings: Any
+) -> Target:
+    """Return a server with the users `free`, as whom all others log in, and `some`."""
+    return shared_server(authorization={"users": users(rules)}, no_auth_user="free", **settings)
+
+
+SOME = {"user": "some", "pass": "p"}
+
+
+@pytest.mark.parametrize("destination", ["t.here", "a.no", "$JS.API.STREAM.NAMES", "$SYS.REQ.X"])
+@pytest.mark.parametrize("only", ["0", "1"])
+def test_a_destination_that_the_client_must_not_publish_to(
+    shared_server: StartServer, peers: Any, destination: str, only: str
+) -> None:
+    server = restricted(shared_server)
+    reader, publisher = peers(Peer(server)), peers(Peer(server, **SOME))
+    for subject in ("a.b", destination):
+        reader.subscribe(subject)
+    told = publisher.publish("a.b", {DESTINATION: destination, ONLY: only})
+    assert told == [f"-ERR 'Permissions Violation for Publish to \"{destination}\"'\r\n".encode()]
+    assert reader.sync() == []
+    assert publisher.publish("a.b", {DESTINATION: "t.allowed"}) == []
+    assert len(reader.sync()) == 1
+
+
+def test_of_what_is_too_large_a_destination_is_checked_as_well(
+    shared_server: StartServer, peers: Any
+) -> None:
+    server = restricted(shared_server, max_payload=1024)
+    tracer, publisher = peers(Tracer(server)), peers(Peer(server, **SOME))
+    block = header_block({DESTINATION: TO})
+    publisher.send(b"HPUB a.b %d 2000\r\n" % len(block) + block + b"AAA")
+    told = publisher.read_until_closed()
+    assert f'Permissions Violation for Publish to "{TO}"'.encode() in told
+    assert b"Maximum Payload Violation" in told
+    tracer.has_nothing()
+
+
+def test_a_permitted_response_permits_no_destination(
+    shared_server: StartServer, peers: Any
+) -> None:
+    rules = {"publish": "a", "subscribe": ["a", "q"], "allow_responses": True}
+    server = restricted(shared_server, rules)
+    tracer, publisher = peers(Tracer(server)), peers(Peer(server, **SOME))
+    publisher.subscribe("q")
+    tracer.publish("q", {}, reply=TO)
+    assert len(publisher.sync()) == 1
+    (told,) = publisher.publish("a", {DESTINATION: TO})
+    assert b"Permissions Violation for Publish to" in told
+    tracer.has_nothing()
+
+
+@pytest.mark.natsd_only
+def test_the_account_s_destination_needs_no_permission(
+    shared_server: StartServer, peers: Any
+) -> None:
+    account = {"users": users(SOME_RULES), "msg_trace": TO}
+    server = shared_server(accounts={"A": account}, no_auth_user="free")
+    tracer, publisher = peers(Tracer(server)), peers(Peer(server, **SOME))
+    assert publisher.publish("a.b", {"traceparent": PARENT + "01"}) == []
+    assert tracer.events()[0]["subj"] == "a.b"
+
+
 HEAD = b"NATS/1.0\r\n"
 
 
