@@ -74,7 +74,8 @@ def is_public(text: str, kind: Kind) -> bool:
 def verify(public_key: str, message: bytes, signature: bytes) -> bool:
     """Return whether the holder of a public key's seed signed the message.
 
-    False too if the text is not a public key for signatures.
+    False too if the text is not a public key for signatures, or if the message is empty: a client
+    whose INFO had no nonce has signed nothing that only this connection could know.
     """
     from nacl.bindings import crypto_sign_open
     from nacl.exceptions import CryptoError
@@ -83,7 +84,7 @@ def verify(public_key: str, message: bytes, signature: bytes) -> bool:
         kind, key = decode_public(public_key)
     except BadNkey:
         return False
-    if kind is Kind.CURVE or len(signature) != SIGNATURE_BYTES:
+    if kind is Kind.CURVE or len(signature) != SIGNATURE_BYTES or not message:
         return False
     try:
         crypto_sign_open(signature + message, key)

@@ -105,7 +105,7 @@ def test_a_key_does_not_show_its_secret() -> None:
     assert repr(pair) == "KeyPair(kind=<Kind.USER: 160>)"
 
 
-@given(st.binary(max_size=200), st.integers(0, 63))
+@given(st.binary(min_size=1, max_size=200), st.integers(0, 63))
 def test_a_signature_holds_for_its_message_only(message: bytes, at: int) -> None:
     pair = KeyPair.from_seed(SEED)
     signature = pair.sign(message)
@@ -113,6 +113,12 @@ def test_a_signature_holds_for_its_message_only(message: bytes, at: int) -> None
     assert not verify(PUBLIC, message + b".", signature)
     changed = signature[:at] + bytes([signature[at] ^ 1]) + signature[at + 1 :]
     assert not verify(PUBLIC, message, changed)
+
+
+def test_the_signature_of_an_empty_text_does_not_verify() -> None:
+    """It proves nothing: it is the same for each connection."""
+    pair = KeyPair.create(Kind.USER)
+    assert not verify(pair.public, b"", pair.sign(b""))
 
 
 def test_other_keys_and_lengths_do_not_verify() -> None:

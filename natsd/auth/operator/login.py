@@ -173,7 +173,7 @@ def check_signature(client: ConnectingClient, connect: Credentials, key: str) ->
     signature = decode_signature(connect.sig)
     if signature is None:
         raise UserRefused("Signature not valid base64")
-    if not client.nonce or not verify(key, client.nonce, signature):
+    if not verify(key, client.nonce, signature):
         raise UserRefused("Signature not verified")
 
 
