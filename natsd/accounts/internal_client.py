@@ -2,10 +2,12 @@
 
 - Nothing is recursive: messages and callbacks are queued, and run at the end of the reactor's turn.
 - If a callback raises, the exception is logged; the publisher and other subscribers notice nothing.
+- Clients of the account cannot guess the reply subject of a request, and answer it in advance.
 - All methods must be called on the server's event loop.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -18,6 +20,8 @@ Service = Callable[[str, str | None, bytes, bytes, Session | None], object]
 """Called with the arguments of a Handler and the connection that published; None: the server."""
 
 INBOX_PREFIX: Final = "_INBOX.$internal."
+INBOX_BYTES: Final = 12
+"""Random bytes in a reply subject."""
 _SEPARATORS: Final = frozenset(" \t\r\n")
 
 
@@ -34,7 +38,6 @@ class InternalClient:
         self._publisher = publisher
         self._subscriptions: set[Subscription] = set()
         self._requests: set[asyncio.Future[bytes]] = set()
-        self._last_request = 0
 
     def publish(
         self, subject: str, payload: bytes = b"", *, reply: str | None = None, headers: bytes = b""
@@ -98,8 +101,7 @@ class InternalClient:
         wire_subject(subject)
         if not self._sublist.has_interest(subject):
             raise NoRespondersError(f"nobody listens on {subject!r}")
-        self._last_request += 1
-        inbox = f"{INBOX_PREFIX}{self._last_request}"
+        inbox = f"{INBOX_PREFIX}{os.urandom(INBOX_BYTES).hex()}"
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def answered(_subject: str, _reply: str | None, _headers: bytes, data: bytes) -> None:

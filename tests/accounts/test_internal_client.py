@@ -374,6 +374,26 @@ async def test_a_client_answers_a_request(
     assert account.sublist.count == before
 
 
+async def test_no_client_can_answer_a_request_that_it_does_not_get(
+    internal: InternalClient, connect: Connect
+) -> None:
+    """Not even one that saw the reply subjects of earlier requests."""
+    log = Log()
+    internal.subscribe("ask", log)
+    asking = [asyncio.create_task(internal.request("ask", timeout_s=0.5)) for _ in range(20)]
+    await asyncio.sleep(0)
+    client = await connect()
+    for number in range(50):
+        await client.publish(f"_INBOX.$internal.{number}", b"forged")
+    await processed(client)
+    inboxes = [reply.removeprefix("_INBOX.$internal.") for _, reply, *_ in log.received if reply]
+    for characters in zip(*inboxes, strict=True):
+        assert len(set(characters)) > 1
+    assert len(inboxes[0]) == 24
+    outcomes = await asyncio.gather(*asking, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {TimeoutError}
+
+
 async def test_a_handler_answers_a_clients_request(
     internal: InternalClient, connect: Connect
 ) -> None:

@@ -21,7 +21,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from natsd.accounts.internal_client import INBOX_PREFIX
+from natsd.accounts.internal_client import INBOX_BYTES, INBOX_PREFIX
 from natsd.core.routing import Sink, Subscription
 from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import consumer_deleted, consumer_paused
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-INBOX_BYTES: Final = 12
 LEADERSHIP_CHANGE: Final = "Leadership Change"
 """What nats-server answers the waiting requests of a consumer that has another leader."""
 
