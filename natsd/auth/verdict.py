@@ -4,7 +4,8 @@
                                           └────────────────▶ awaitable ──▶ Verdict   later
 
 - An authenticator may answer at once, or with an awaitable: a bcrypt hash, a JWT resolver, an auth
-  callout. While a verdict is awaited, nothing is read from the connection.
+  callout. While a verdict is awaited, nothing is read from the connection. If the settings change
+  meanwhile, the verdict does not count, and the authenticator of the new settings is asked.
 - An authenticator that raises refuses; the exception is logged.
 - A verdict never changes. All logins of one user may share one verdict.
 """

@@ -130,7 +130,7 @@ class ClientHost(Protocol):
 class Client(ClientSession):
     """The session of a connection that speaks the client protocol."""
 
-    __slots__ = ("_connect", "_login", "_verdict", "host", "ip", "nonce", "port")
+    __slots__ = ("_connect", "_is_outdated", "_login", "_verdict", "host", "ip", "nonce", "port")
 
     kind: Final = "Client"
     account: Account | None
@@ -155,6 +155,7 @@ class Client(ClientSession):
         self.host = host
         self._connect: ConnectOptions | None = None
         self._login: asyncio.Task[None] | None = None
+        self._is_outdated = False  # the awaited verdict does not count: it must be asked for again
         self._verdict: Verdict | None = None
         self.ip = ip
         self.port = port
@@ -237,6 +238,7 @@ class Client(ClientSession):
             return
         if self._connect is not None:
             self.drop_subscriptions()
+        self._end_check()
         self._remember(connect)
         if connect.account or connect.new_account:
             self._refuse(REFUSED)
@@ -248,20 +250,36 @@ class Client(ClientSession):
             self.suspend_reading(self._login_timeout_ns)
             self._login = self.host.logins.begin(self._await_verdict(connect, verdict))
 
+    def _end_check(self) -> None:
+        """End the awaited check of a login, if there is one, before another CONNECT is decided."""
+        if self._login is not None:
+            self._login.cancel()
+            self._login = None
+            self._is_outdated = False
+
     async def _await_verdict(self, connect: "ConnectOptions", awaited: Awaitable[Verdict]) -> None:
         """Apply the awaited verdict over a CONNECT, then the operations that follow it."""
-        verdict = await self._outcome(awaited)
+        verdict = await self._outcome(connect, awaited)
         self._login = None
         if self.reason is None:
             self.endpoint.resume_reading(lambda: self._decided(connect, verdict))
 
-    async def _outcome(self, awaited: Awaitable[Verdict]) -> Verdict:
-        """Return an awaited verdict; it refuses if the authenticator raises."""
+    async def _outcome(self, connect: "ConnectOptions", awaited: Awaitable[Verdict]) -> Verdict:
+        """Return an awaited verdict; it refuses if the authenticator raises.
+
+        If `check_login` was called meanwhile, the settings may have changed since the verdict was
+        asked for: then it is asked for again.
+        """
         try:
-            return await awaited
+            verdict = await awaited
+            while self._is_outdated:
+                self._is_outdated = False
+                asked = self.host.authenticator.authenticate(self, connect)
+                verdict = asked if isinstance(asked, Verdict) else await asked
         except Exception:
             logger.exception("A client is refused because its authentication failed")
             return REFUSED
+        return verdict
 
     def _decided(self, connect: "ConnectOptions", verdict: Verdict) -> None:
         """Refuse the client, or accept it as the verdict says and apply the options."""
@@ -328,7 +346,7 @@ class Client(ClientSession):
         A client whose credentials are not accepted any more is closed, and so is one that belongs
         to another account now. Changed permissions end the subscriptions that they forbid. A client
         that has not sent CONNECT must send it, if that is required now. A verdict that is awaited
-        is not asked for again.
+        is asked for again when it is there.
         """
         connect = self._connect
         if connect is None and self._verdict is not None:
@@ -340,16 +358,18 @@ class Client(ClientSession):
             is_opening = openings is not None and openings.is_pending(self)
             if self.host.authenticator.is_required and not is_opening:
                 self.await_connect(self._login_timeout_ns)
-        elif self._login is None:
+        elif self._login is not None:
+            self._is_outdated = True
+        else:
             verdict = self.host.authenticator.authenticate(self, connect)
             if isinstance(verdict, Verdict):
                 self._apply_again(verdict)
             else:
-                self._login = self.host.logins.begin(self._await_check(verdict))
+                self._login = self.host.logins.begin(self._await_check(connect, verdict))
 
-    async def _await_check(self, awaited: Awaitable[Verdict]) -> None:
+    async def _await_check(self, connect: "ConnectOptions", awaited: Awaitable[Verdict]) -> None:
         """Apply the awaited verdict over a connected client; it is served meanwhile."""
-        verdict = await self._outcome(awaited)
+        verdict = await self._outcome(connect, awaited)
         self._login = None
         if self.reason is None:
             self._apply_again(verdict)

@@ -24,6 +24,7 @@ from natsd.auth.xkeys import seal, unseal
 from tests.auth.tokens import NO_USER_LIMITS, Operator, key, token
 from tests.certificates import Authority
 from tests.server.test_operator_mode import connected, ignore, lines, memory
+from tests.waiting import eventually_within
 
 ISSUER = key(Kind.ACCOUNT, "issuer")
 XKEY = key(Kind.CURVE, "service")
@@ -41,6 +42,7 @@ class Service:
     signer: KeyPair = ISSUER
     xkey: KeyPair | None = None
     requests: list[AuthorizationRequestClaims] = field(default_factory=list)
+    may_answer: asyncio.Event | None = None  # it answers when this is set; None: at once
 
     async def serve(self, client: Client) -> None:
         async def received(message: Msg) -> None:
@@ -50,6 +52,8 @@ class Service:
                 data = unseal(data, self.xkey, server_xkey)
             request = decode_as(AuthorizationRequestClaims, data.decode())
             self.requests.append(request)
+            if self.may_answer is not None:
+                await self.may_answer.wait()
             reply = token(
                 "authorization_response",
                 request.body.user_nkey,
@@ -277,6 +281,23 @@ async def test_the_service_learns_of_tls(tmp_path: Path, verify: bool) -> None:
             assert "verified_chains" not in told
         await other.close()
         await client.close()
+
+
+async def test_an_answer_counts_for_the_settings_that_are_there_when_it_comes() -> None:
+    """The service is asked again after a reload that forbids more."""
+    async with served(allow) as (server, service, _):
+        may_answer = asyncio.Event()
+        service.may_answer = may_answer
+        async with lines(server, None, user="bob") as client:
+            await eventually_within(lambda: len(service.requests) == 1)
+            accounts = dict(server.options.accounts)
+            rules = {"publish": {"deny": ["secret", "x"]}}
+            server.reload(accounts=accounts | {"APP": {"default_permissions": rules}})
+            may_answer.set()
+            assert await client.next() == "PONG"
+            client.writer.write(b"PUB x 0\r\n\r\n")
+            assert await client.next() == "-ERR 'Permissions Violation for Publish to \"x\"'"
+        assert len(service.requests) >= 2
 
 
 async def test_info_has_the_key_that_requests_are_sealed_with() -> None:

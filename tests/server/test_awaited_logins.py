@@ -193,3 +193,66 @@ async def test_many_at_once_are_decided_in_any_order() -> None:
         assert len(server.accounts["$G"].sublist.match("all")) == 25
         for stream in streams:
             await stream.close()
+
+
+@pytest.mark.parametrize("last", [ACCEPTED, REFUSED])
+async def test_a_login_that_is_checked_again_meanwhile_is_decided_by_the_later_verdict(
+    last: Verdict,
+) -> None:
+    async with asking() as (server, callout):
+        stream = await Stream.open(server.client_port)
+        stream.send(b"SUB a 1\r\nPUB a 2\r\nhi\r\nPING\r\n")
+        client, first = await callout.next()
+        client.check_login()
+        first.set_result(REFUSED if last is ACCEPTED else ACCEPTED)
+        again, second = await callout.next(2)
+        assert again is client
+        assert client.num_subscriptions == 0
+        second.set_result(last)
+        if last is ACCEPTED:
+            assert [await stream.line() for _ in range(3)] == [
+                b"MSG a 1 2\r\n",
+                b"hi\r\n",
+                b"PONG\r\n",
+            ]
+        else:
+            assert await stream.read_until_closed() == b"-ERR 'Authorization Violation'\r\n"
+        await stream.close()
+
+
+async def test_a_check_of_a_connected_client_meanwhile_is_not_the_last_one() -> None:
+    async with asking() as (server, callout):
+        stream = await Stream.open(server.client_port)
+        client, verdict = await callout.next()
+        verdict.set_result(ACCEPTED)
+        await stream.sync()
+        client.check_login()
+        _, first = await callout.next(2)
+        client.check_login()
+        client.check_login()
+        first.set_result(ACCEPTED)
+        _, second = await callout.next(3)
+        assert await stream.sync() == []
+        second.set_result(REFUSED)
+        assert await stream.read_until_closed() == b"-ERR 'Authorization Violation'\r\n"
+        assert len(callout.asked) == 3
+        await stream.close()
+
+
+async def test_another_connect_ends_a_check(eventually: Eventually) -> None:
+    async with asking() as (server, callout):
+        stream = await Stream.open(server.client_port)
+        client, verdict = await callout.next()
+        verdict.set_result(ACCEPTED)
+        await stream.sync()
+        client.check_login()
+        _, check = await callout.next(2)
+        client.check_login()
+        assert await stream.sync() == []
+        stream.send(b'CONNECT {"user":"other","verbose":false}\r\n')
+        _, verdict = await callout.next(3)
+        await eventually(check.cancelled)
+        verdict.set_result(ACCEPTED)
+        assert await stream.sync() == []
+        assert len(callout.asked) == 3
+        await stream.close()

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
 from typing import Any
 
+import bcrypt
 import pytest
 
 from natsd import Server
+from natsd.auth import passwords
 from natsd.auth.nkeys import KeyPair, Kind
 from tests.auth.tokens import key
 from tests.server.streams import Stream
+from tests.waiting import DEADLINE_S, eventually_within
 
 LOCAL = {"host": "127.0.0.1", "port": -1}
 REFUSED = b"-ERR 'Authorization Violation'\r\n"
@@ -61,4 +65,36 @@ async def test_a_signature_of_nothing_is_refused(
         server.reload(**settings)
         log_in(client, **fields)
         assert await client.read_until_closed() == REFUSED
+        await client.close()
+
+
+# ---- a login that is awaited while the settings change
+
+
+def hashed(password: str) -> str:
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+
+
+@pytest.mark.parametrize(("password", "is_right"), [("old", False), ("new", True)])
+async def test_a_password_that_is_compared_during_a_reload_counts_for_the_new_settings(
+    password: str, is_right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end = threading.Event(), threading.Event()
+    compare = passwords._matches_hash
+
+    def slow(stored: str, given: str) -> bool:
+        began.set()
+        assert may_end.wait(DEADLINE_S)
+        return compare(stored, given)
+
+    monkeypatch.setattr(passwords, "_matches_hash", slow)
+    users = [{"user": "derek", "password": hashed("old")}]
+    async with Server(**LOCAL, authorization={"users": users}) as server:
+        client, _ = await told(server)
+        log_in(client, user="derek", **{"pass": password})
+        await eventually_within(began.is_set)
+        users = [{"user": "derek", "password": hashed("new")}]
+        server.reload(authorization={"users": users})
+        may_end.set()
+        assert await client.line() == (b"PONG\r\n" if is_right else REFUSED)
         await client.close()
