@@ -21,7 +21,7 @@ from natsd.auth.jwt.authorization import AuthorizationRequestClaims
 from natsd.auth.jwt.decode import decode_as
 from natsd.auth.nkeys import KeyPair, Kind
 from natsd.auth.xkeys import seal, unseal
-from tests.auth.tokens import NO_USER_LIMITS, Operator, key, token
+from tests.auth.tokens import ISSUED_AT, NO_USER_LIMITS, AccountKeys, Operator, key, token
 from tests.certificates import Authority
 from tests.server.test_operator_mode import connected, ignore, lines, memory
 from tests.waiting import eventually_within
@@ -318,9 +318,9 @@ APP = OPERATOR.account("APP")
 SERVICE_USER = OPERATOR.account("AUTH").user("service")
 
 
-def auth_account(**external: Any) -> Any:
+def auth_account(*, revocations: dict[str, int] | None = None, **external: Any) -> AccountKeys:
     external = {"auth_users": [SERVICE_USER.key.public], **external}
-    return OPERATOR.account("AUTH", authorization=external)
+    return OPERATOR.account("AUTH", authorization=external, revocations=revocations or {})
 
 
 async def test_users_of_an_account_with_an_auth_service() -> None:
@@ -380,3 +380,19 @@ async def test_a_sealed_exchange_in_operator_mode() -> None:
         await service.serve(client)
         async with logged_in(server, user="bob"):
             assert len(service.requests) == 1
+
+
+async def test_who_is_revoked_while_the_service_is_asked_is_refused() -> None:
+    auth = auth_account(allowed_accounts=[APP.name])
+    user = auth.user("bob")
+    revoked = auth_account(allowed_accounts=[APP.name], revocations={user.key.public: ISSUED_AT})
+    service = Service(lambda r: allow(r, by=APP.key), signer=auth.key)
+    service.may_answer = asyncio.Event()
+    async with memory(auth, APP) as server, connected(server, SERVICE_USER) as client:
+        await service.serve(client)
+        async with lines(server, user) as bob:
+            await eventually_within(lambda: len(service.requests) == 1)
+            assert server.operator is not None
+            await server.operator.claimed.changed(revoked.name, revoked.jwt)
+            service.may_answer.set()
+            assert await bob.next() == REFUSED

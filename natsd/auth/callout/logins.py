@@ -9,6 +9,7 @@
 - In operator mode the JWT is one of the callout account, or of one in `allowed_accounts`; it is
   signed, and gives rights, as if the client had presented it. A client whom the account refuses is
   not asked about.
+- In operator mode the service is asked again if the account changed before it answered.
 - A client in the callout account must not publish requests itself.
 
 Source: nats-server's `processClientOrLeafAuthentication` (server/auth.go),
@@ -207,17 +208,27 @@ class OperatorCallout:
     ) -> Verdict | Awaitable[Verdict]:
         """Return the verdict of the user's JWT, or an awaitable of that of the service."""
         own = self.inner.authenticate(client, connect)
-        if not isinstance(own, Verdict):
-            return self._after_lookup(client, connect, own)
-        account = self._callout_account(own)
-        return own if account is None else self._decide(client, connect, own, account)
+        if isinstance(own, Verdict) and self._callout_account(own) is None:
+            return own
+        return self._awaited(client, connect, own)
 
-    async def _after_lookup(
-        self, client: ConnectingClient, connect: Credentials, awaited: Awaitable[Verdict]
+    async def _awaited(
+        self,
+        client: ConnectingClient,
+        connect: Credentials,
+        own: Verdict | Awaitable[Verdict],
     ) -> Verdict:
-        own = await awaited
-        account = self._callout_account(own)
-        return own if account is None else await self._decide(client, connect, own, account)
+        """Return the verdict by an account that did not change while the service was asked."""
+        while True:
+            if not isinstance(own, Verdict):
+                own = await own
+            account = self._callout_account(own)
+            if account is None:
+                return own
+            verdict = await self._decide(client, connect, own, account)
+            if self._claimed.get(account.name) is account:
+                return verdict
+            own = self.inner.authenticate(client, connect)
 
     def _callout_account(self, own: Verdict) -> ClaimedAccount | None:
         """Return the account of an accepted client, if it has an auth service."""

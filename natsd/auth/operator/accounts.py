@@ -7,6 +7,8 @@
 - Lookups of one account are one lookup. At most `LOOKUPS_MAX` run at a time; more are refused. What
   was not found is not looked up again for `MISSING_S`, and at most `MISSING_MAX` names are
   remembered for that.
+- An account that changes during its lookup is fetched again, and callers get it as it is when the
+  lookup ends.
 - An account that has expired is looked up again, at most once in `MISSING_S`.
 - An account is there for others when the accounts whose exports it imports are, as far as they can
   be had.
@@ -96,7 +98,8 @@ class ClaimedAccounts:
         self._listener = listener
         self._now_s = now_s
         self._accounts: dict[str, ClaimedAccount] = {}
-        self._lookups: dict[str, asyncio.Task[ClaimedAccount]] = {}
+        self._lookups: dict[str, asyncio.Task[None]] = {}
+        self._outdated: set[str] = set()  # accounts that changed since they were fetched
         self._missing: dict[str, float] = {}  # when it may be looked up again, on the loop's clock
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._updating = asyncio.Lock()
@@ -121,7 +124,11 @@ class ClaimedAccounts:
         lookup = self._lookups.get(name)
         if lookup is None:
             lookup = self._begin_lookup(name)
-        return await asyncio.shield(lookup)
+        await asyncio.shield(lookup)
+        account = self.get(name)
+        if account is None:  # it was deleted meanwhile
+            raise AccountUnavailable("account missing")
+        return account
 
     async def update(self, name: str, jwt: str) -> bool | str:
         """Put a new JWT of a known account in force; updates follow each other.
@@ -129,6 +136,7 @@ class ClaimedAccounts:
         Return True; False if the account is not known here; or why the JWT is refused.
         """
         async with self._updating:
+            self._note_change(name)
             known = self._accounts.get(name)
             if known is None:
                 return False
@@ -152,6 +160,7 @@ class ClaimedAccounts:
 
     def deleted(self, name: str) -> None:
         """Drop an account, which the resolver does not have any more."""
+        self._note_change(name)
         if self._accounts.pop(name, None) is not None:
             self._cancel_timer(name)
             self._listener.account_ended(name, AccountEnd.DELETED)
@@ -168,7 +177,12 @@ class ClaimedAccounts:
 
     # ---- lookups
 
-    def _begin_lookup(self, name: str) -> asyncio.Task[ClaimedAccount]:
+    def _note_change(self, name: str) -> None:
+        """Have a lookup fetch an account again, since what it fetched may be older."""
+        if name in self._lookups:
+            self._outdated.add(name)
+
+    def _begin_lookup(self, name: str) -> asyncio.Task[None]:
         loop = asyncio.get_running_loop()
         if self._missing.get(name, 0.0) > loop.time():
             raise AccountUnavailable("account missing")
@@ -179,17 +193,18 @@ class ClaimedAccounts:
         lookup.add_done_callback(lambda done: self._looked_up(name, done))
         return lookup
 
-    def _looked_up(self, name: str, lookup: asyncio.Task[ClaimedAccount]) -> None:
+    def _looked_up(self, name: str, lookup: asyncio.Task[None]) -> None:
         del self._lookups[name]
+        self._outdated.discard(name)
         if not lookup.cancelled():
             lookup.exception()  # whoever waits has it; it may be nobody
 
-    async def _look_up(self, name: str) -> ClaimedAccount:
+    async def _look_up(self, name: str) -> None:
+        """Fetch an account, put it in force, and look up those that it imports from."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
-            jwt = await self._resolver.fetch(name)
-            account = await asyncio.to_thread(self._verified, name, jwt)
+            account = await self._fetch(name)
         except NotResolved as error:
             self._remember_missing(name)
             _logger.warning("Account fetch failed: %s", error)
@@ -205,7 +220,15 @@ class ClaimedAccounts:
         for found in await asyncio.gather(*self._fetch_exporters(account), return_exceptions=True):
             if isinstance(found, AccountUnavailable):
                 _logger.error("An account that %s imports from is missing: %s", name, found)
-        return account
+
+    async def _fetch(self, name: str) -> ClaimedAccount:
+        """Return a verified account of the resolver. Raises NotResolved or AccountUnavailable."""
+        while True:
+            self._outdated.discard(name)
+            jwt = await self._resolver.fetch(name)
+            account = await asyncio.to_thread(self._verified, name, jwt)
+            if name not in self._outdated:
+                return account
 
     def _remember_missing(self, name: str) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -214,7 +237,7 @@ class ClaimedAccounts:
         if len(self._missing) < MISSING_MAX:
             self._missing[name] = now_s + MISSING_S
 
-    def _fetch_exporters(self, account: ClaimedAccount) -> list[asyncio.Task[ClaimedAccount]]:
+    def _fetch_exporters(self, account: ClaimedAccount) -> list[asyncio.Task[None]]:
         """Begin to look up the accounts that an account imports from; return the lookups.
 
         The exporters of an exporter are looked up, too, but not waited for twice: two accounts may

@@ -23,9 +23,9 @@ assert ActivationClaims.KIND == "activation"
 class Made:
     """Accounts over a resolver in memory, with a clock of their own."""
 
-    def __init__(self, *jwts: str, **operator: Any) -> None:
+    def __init__(self, resolver: CountingResolver | None = None, **operator: Any) -> None:
         self.now_s = NOW_S
-        self.resolver = CountingResolver()
+        self.resolver = resolver or CountingResolver()
         self.listener = Listener()
         options = make_options(Options(), operators=[OPERATOR.jwt(**operator)], resolver="MEMORY")
         self.accounts = ClaimedAccounts(
@@ -74,6 +74,66 @@ async def test_what_is_missing_is_not_looked_up_at_once_again() -> None:
     await made.accounts.changed(A.name, A.jwt)  # the resolver has it now
     made.resolver.jwts[A.name] = A.jwt
     assert (await made.accounts.require(A.name)).name == A.name
+
+
+class SlowResolver(CountingResolver):
+    """Reads the JWT of one account, and returns it when `may_return` is set."""
+
+    def __init__(self, name: str, jwts: dict[str, str]) -> None:
+        super().__init__(jwts)
+        self.name = name
+        self.has_read = asyncio.Event()
+        self.may_return = asyncio.Event()
+
+    async def fetch(self, name: str) -> str:
+        jwt = await super().fetch(name)
+        if name == self.name:
+            self.has_read.set()
+            await self.may_return.wait()
+        return jwt
+
+
+CHANGED = OPERATOR.account("A", revocations={"*": ISSUED_AT})
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_change_during_a_lookup_counts(is_deleted: bool) -> None:
+    resolver = SlowResolver(A.name, {A.name: A.jwt})
+    accounts = Made(resolver).accounts
+    asking = asyncio.create_task(accounts.require(A.name))
+    await resolver.has_read.wait()
+    if is_deleted:
+        del resolver.jwts[A.name]
+        accounts.deleted(A.name)
+        resolver.may_return.set()
+        with pytest.raises(AccountUnavailable, match="account missing"):
+            await asking
+        assert A.name not in accounts
+    else:
+        resolver.jwts[A.name] = CHANGED.jwt
+        await accounts.changed(A.name, CHANGED.jwt)
+        resolver.may_return.set()
+        assert (await asking).jwt == CHANGED.jwt
+    assert resolver.asked == [A.name] * 2
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_change_while_the_exporters_are_looked_up_counts(is_deleted: bool) -> None:
+    imports = [{"subject": "x", "type": "stream", "account": B.name}]
+    importer = OPERATOR.account("A", imports=imports)
+    resolver = SlowResolver(B.name, {A.name: importer.jwt, B.name: B.jwt})
+    accounts = Made(resolver).accounts
+    asking = asyncio.create_task(accounts.require(A.name))
+    await resolver.has_read.wait()
+    if is_deleted:
+        accounts.deleted(A.name)
+        resolver.may_return.set()
+        with pytest.raises(AccountUnavailable, match="account missing"):
+            await asking
+    else:
+        await accounts.changed(A.name, CHANGED.jwt)
+        resolver.may_return.set()
+        assert (await asking).jwt == CHANGED.jwt
 
 
 async def test_a_name_that_is_no_key_is_not_looked_up() -> None:
