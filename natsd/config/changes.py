@@ -137,7 +137,7 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "authorization.user": _LOGIN,
     "authorization.password": _LOGIN,
     "authorization.token": _LOGIN,
-    "authorization.timeout": _CONNECTIONS,
+    "authorization.timeout": _by(Component.CONNECTIONS, Component.LOGIN),
     "authorization.users": _LOGIN,
     "authorization.default_permissions": _LOGIN,
     "authorization.auth_callout": _LOGIN,

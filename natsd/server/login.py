@@ -44,7 +44,7 @@ def make_authenticator(
     `auth_callout` in the settings, `ask` sends its requests. Raises OptionsError.
     """
     if operator is not None:
-        return operator.authenticator
+        return operator.make_authenticator(options)
     callout = options.authorization.auth_callout
     logins = _configured_logins(options, accounts, before)
     if callout is None:

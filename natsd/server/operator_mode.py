@@ -105,12 +105,11 @@ class OperatorMode:
         self.claimed = ClaimedAccounts(self._resolver, self.trust, self, lambda: now_ns() / 1e9)
         self._services: ClaimsServices | None = None
         self._packs: PackExchange | None = None
-        self.authenticator = self._make_authenticator()
 
-    def _make_authenticator(self) -> OperatorCallout:
-        options = self._options
+    def make_authenticator(self, options: Options) -> OperatorCallout:
+        """Return what decides over each CONNECT as the settings say. Raises OptionsError."""
         proxies = Proxies(options.proxies.trusted if options.proxies else ())
-        logins = OperatorLogins(self.claimed, self.trust, proxies, now_ns)
+        logins = OperatorLogins(self.claimed, read_trust(options), proxies, now_ns)
         timeout_s = options.authorization.timeout.total_seconds()
         service = AuthService(self._keys, self._server_fields, timeout_s, now_ns)
         accounts = DirectoryCalloutAccounts(lambda: self._host.accounts)

@@ -396,3 +396,16 @@ async def test_who_is_revoked_while_the_service_is_asked_is_refused() -> None:
             await server.operator.claimed.changed(revoked.name, revoked.jwt)
             service.may_answer.set()
             assert await bob.next() == REFUSED
+
+
+async def test_a_reload_changes_how_long_a_service_may_take() -> None:
+    auth = auth_account(allowed_accounts=[APP.name])
+    service = Service(lambda r: allow(r, by=APP.key), signer=auth.key)
+    settings = {"authorization": {"timeout": 60}}
+    async with memory(auth, APP, **settings) as server, connected(server, SERVICE_USER) as client:
+        await service.serve(client)
+        async with lines(server, auth.user("bob")) as bob:
+            assert await bob.next() == "PONG"
+            service.may_answer = asyncio.Event()
+            server.reload(authorization={"timeout": 0.2})
+            assert await bob.next() == REFUSED

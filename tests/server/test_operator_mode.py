@@ -19,9 +19,10 @@ from nats.aio.msg import Msg
 
 from natsd import Server
 from natsd.auth.jwt.token import encode
-from natsd.auth.nkeys import KeyPair
+from natsd.auth.nkeys import KeyPair, Kind
 from natsd.config import OptionsError
-from tests.auth.tokens import NO_USER_LIMITS, AccountKeys, Operator, UserKeys, token
+from natsd.server.reload import ReloadError
+from tests.auth.tokens import NO_USER_LIMITS, AccountKeys, Operator, UserKeys, key, token
 from tests.waiting import eventually_within
 
 OPERATOR = Operator()
@@ -68,8 +69,13 @@ class Lines:
 
 
 @asynccontextmanager
-async def lines(server: Server, user: UserKeys | None, /, **fields: Any) -> AsyncIterator[Lines]:
-    """Log in; the first line that is read is PONG, or the reason of a refusal."""
+async def lines(
+    server: Server, user: UserKeys | None, /, proxy: KeyPair | None = None, **fields: Any
+) -> AsyncIterator[Lines]:
+    """Log in, through a proxy if its key is given.
+
+    The first line that is read is PONG, or the reason of a refusal.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", server.client_port)
     made = Lines(reader, writer)
     info = json.loads((await made.next()).removeprefix("INFO "))
@@ -77,6 +83,8 @@ async def lines(server: Server, user: UserKeys | None, /, **fields: Any) -> Asyn
     fields = {"verbose": False, "protocol": 0, **fields}
     if user is not None:
         fields |= {"jwt": user.jwt, "sig": signature(user.key)(info["nonce"]).decode()}
+    if proxy is not None:
+        fields["proxy_sig"] = signature(proxy)(info["nonce"]).decode()
     writer.write(f"CONNECT {json.dumps(fields)}\r\nPING\r\n".encode())
     try:
         yield made
@@ -366,6 +374,40 @@ async def test_a_reload_takes_changed_files(tmp_path: Path) -> None:
             assert server.operator is not None
             await server.operator.reload(server.options)
             assert await client.next() == "-ERR 'User Authentication Revoked'"
+
+
+async def test_a_reload_changes_the_default_sentinel() -> None:
+    """Clients without a JWT are the new one, and so are those that were the old one."""
+    first, second = A.user("first", bearer_token=True), A.user("second", bearer_token=True)
+    async with memory(A, default_sentinel=first.jwt) as server:
+        async with lines(server, None) as client:
+            assert await client.next() == "PONG"
+            server.reload(default_sentinel=second.jwt)
+            async with lines(server, None) as other:
+                assert await other.next() == "PONG"
+                users = {each.authorized_user for each in server.clients.values()}
+                assert users == {second.key.public}
+            with pytest.raises(ReloadError, match="default sentinel must be a bearer token"):
+                server.reload(default_sentinel=A.user("third").jwt)
+            server.reload(default_sentinel="")
+            assert await client.next() == "-ERR 'Authorization Violation'"
+
+
+async def test_a_reload_changes_the_trusted_proxies() -> None:
+    proxy, other = key(Kind.SERVER, "proxy"), key(Kind.SERVER, "other")
+    user = A.user(proxy_required=True)
+
+    def trusting(*keys: KeyPair) -> dict[str, object]:
+        return {"trusted": [{"key": each.public} for each in keys]}
+
+    async with memory(A, proxies=trusting(other)) as server:
+        async with lines(server, user, proxy=proxy) as client:
+            assert await client.next() == "-ERR 'Authorization Violation'"
+        server.reload(proxies=trusting(other, proxy))
+        async with lines(server, user, proxy=proxy) as client:
+            assert await client.next() == "PONG"
+            server.reload(proxies=trusting(other))
+            assert await client.next() == "-ERR 'Authorization Violation'"
 
 
 async def test_many_clients_log_in_at_once() -> None:
