@@ -55,6 +55,7 @@ class Verdict:
     limits: UserLimits = NO_LIMITS
     jwt: JwtFacts | None = None
     proxy_key: str = ""  # public key of the trusted proxy that signed; empty: none did
+    has_default_permissions: bool = False  # those of its account: the user has none of its own
     # Of a client that is refused:
     reason: str = ""  # for the log at debug level; without any secret
     closed_reason: ClosedReason = ClosedReason.AUTHENTICATION_FAILURE

@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from natsd.accounts import Account, AccountDirectory
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from natsd.clients.openings import Openings
     from natsd.clients.subscription_info import SubscriptionInfo
     from natsd.clients.tracing import Decision
+    from natsd.core.routing import PermissionRules
     from natsd.tls.peer import TlsState
 
 logger = logging.getLogger("natsd.client")
@@ -381,6 +383,15 @@ class Client(ClientSession):
         else:
             self._apply(verdict)
             self.drop_forbidden_subscriptions()
+
+    def apply_permissions(self, permissions: "PermissionRules | None") -> None:
+        """Apply other permissions of an accepted client, and the limits of its account.
+
+        Subscriptions that are not allowed any more end.
+        """
+        assert self._verdict is not None
+        self._apply(replace(self._verdict, permissions=permissions))
+        self.drop_forbidden_subscriptions()
 
     def _remember(self, connect: "ConnectOptions") -> None:
         """Keep the options; equal language and version texts of many clients are shared."""

@@ -23,7 +23,7 @@ from natsd.auth.nkeys import KeyPair, Kind
 from natsd.auth.xkeys import seal, unseal
 from tests.auth.tokens import ISSUED_AT, NO_USER_LIMITS, AccountKeys, Operator, key, token
 from tests.certificates import Authority
-from tests.server.test_operator_mode import connected, ignore, lines, memory
+from tests.server.test_operator_mode import Lines, connected, ignore, lines, memory
 from tests.waiting import eventually_within
 
 ISSUER = key(Kind.ACCOUNT, "issuer")
@@ -409,3 +409,33 @@ async def test_a_reload_changes_how_long_a_service_may_take() -> None:
             service.may_answer = asyncio.Event()
             server.reload(authorization={"timeout": 0.2})
             assert await bob.next() == REFUSED
+
+
+async def test_new_default_permissions_hold_for_users_that_the_service_named() -> None:
+    """It is not asked again. Users of its own account still must not publish requests."""
+
+    def denying(subject: str) -> dict[str, Any]:
+        return {"default_permissions": {"pub": {"deny": [subject]}}}
+
+    async def is_denied(client: Lines, subject: str) -> bool:
+        client.writer.write(f"PUB {subject} 0\r\n\r\nPING\r\n".encode())
+        denied = await client.next() != "PONG"
+        return denied and await client.next() == "PONG"
+
+    external = {"auth_users": [SERVICE_USER.key.public], "allowed_accounts": [APP.name]}
+    auth = auth_account(**external)
+    service = Service(lambda r: allow(r, by=APP.key), signer=auth.key)
+    async with memory(auth, APP) as server, connected(server, SERVICE_USER) as client:
+        await service.serve(client)
+        assert server.operator is not None
+        change = server.operator.claimed.changed
+        async with lines(server, auth.user("bob")) as bob, lines(server, SERVICE_USER) as other:
+            assert [await bob.next(), await other.next()] == ["PONG", "PONG"]
+            await change(APP.name, OPERATOR.account("APP", **denying("x")).jwt)
+            assert await is_denied(bob, "x")
+            changed = OPERATOR.account("AUTH", authorization=external, **denying("y"))
+            await change(auth.name, changed.jwt)
+            assert await is_denied(other, "y")
+            assert await is_denied(other, SUBJECT)
+            assert not await is_denied(bob, "y")
+        assert len(service.requests) == 1

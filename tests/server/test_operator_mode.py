@@ -261,6 +261,34 @@ async def test_a_changed_scope_closes_its_users(tmp_path: Path) -> None:
             await client.flush()
 
 
+async def test_new_default_permissions_hold_for_connected_users_without_own_ones() -> None:
+    def account(**rules: Any) -> AccountKeys:
+        return OPERATOR.account("A", default_permissions=rules)
+
+    async with memory(account(pub={"deny": ["x"]})) as server:
+        assert server.operator is not None
+        change = server.operator.claimed.changed
+        own = A.user("own", pub={"allow": ["y"]})
+        async with lines(server, A.user()) as client, lines(server, own) as other:
+            assert [await client.next(), await other.next()] == ["PONG", "PONG"]
+            for each in (client, other):
+                each.writer.write(b"SUB a 1\r\nSUB b q 2\r\nPING\r\n")
+                assert await each.next() == "PONG"
+            await change(A.name, account(pub={"deny": ["y"]}, sub={"deny": ["b"]}).jwt)
+            assert await client.next() == (
+                '-ERR \'Permissions Violation for Subscription to "b" using queue "q" (sid "2")\''
+            )
+            client.writer.write(b"PUB y 0\r\n\r\nPUB x 0\r\n\r\nPING\r\n")
+            assert await client.next() == "-ERR 'Permissions Violation for Publish to \"y\"'"
+            assert await client.next() == "PONG"
+            await change(A.name, A.jwt)
+            client.writer.write(b"PUB y 0\r\n\r\nSUB b 3\r\nPING\r\n")
+            assert await client.next() == "PONG"
+            other.writer.write(b"PUB y 0\r\n\r\nPUB b 0\r\n\r\nPING\r\n")
+            assert await other.next() == "-ERR 'Permissions Violation for Publish to \"b\"'"
+            assert await other.next() == "PONG"
+
+
 async def test_fewer_connections_close_the_latest(tmp_path: Path) -> None:
     async with directory(tmp_path) as server, connected(server, SYSTEM.user()) as operator:
         await push(operator, A)

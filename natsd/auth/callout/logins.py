@@ -245,7 +245,7 @@ class OperatorCallout:
     ) -> Verdict:
         external = account.claims.body.authorization
         if own.user in external.auth_users:
-            return without_requests(own)
+            return own
         route = CalloutRoute(
             account=account.name,
             client=self._accounts.client_of(account.name),
@@ -266,7 +266,7 @@ class OperatorCallout:
             if rights.proxy_required and not own.proxy_key:
                 raise CalloutFailed("Proxy connection required")
             rules = compiled_rules(rights, target)
-            verdict = accept(
+            return accept(
                 answer, rights, rules, target.name, client, connect, self._now_ns(), own.proxy_key
             )
         except (CalloutFailed, UserRefused) as error:
@@ -276,7 +276,6 @@ class OperatorCallout:
                 f'No valid account for auth callout response on account "{account.name}": {error}',
                 account.name,
             )
-        return without_requests(verdict) if verdict.account == account.name else verdict
 
     async def _target(self, answer: UserClaims, account: ClaimedAccount) -> ClaimedAccount:
         """Return the account of the answered user. Raises CalloutFailed, AccountUnavailable."""
@@ -316,6 +315,7 @@ def accept(
     return Verdict(
         account,
         rules,
+        has_default_permissions=rights.is_empty,
         user=name,
         label=f"user:{name}",
         expires_ns=min(ends, default=0),
@@ -327,19 +327,8 @@ def accept(
 
 def without_requests(verdict: Verdict) -> Verdict:
     """Return a verdict whose client must not publish requests to the auth service."""
-    rules = verdict.permissions
-    if rules is None:
-        denied = PermissionRules(publish_deny=(SUBJECT,))
-    else:
-        denied = PermissionRules(
-            publish_allow=rules.publish_allow,
-            publish_deny=(*rules.publish_deny, SUBJECT),
-            subscribe_allow=rules.subscribe_allow,
-            subscribe_deny=rules.subscribe_deny,
-            responses_max=rules.responses_max,
-            responses_ttl_ns=rules.responses_ttl_ns,
-        )
-    return replace(verdict, permissions=denied)
+    rules = verdict.permissions or PermissionRules()
+    return replace(verdict, permissions=rules.with_publish_deny(SUBJECT))
 
 
 def failed(reason: object, account: str) -> Verdict:

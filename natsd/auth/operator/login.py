@@ -134,6 +134,7 @@ class OperatorLogins:
         return Verdict(
             account.name,
             rules,
+            has_default_permissions=rights.is_empty,
             user=user.subject,
             label=f"jwt:{user.subject}",
             expires_ns=min(ends, default=0),

@@ -6,7 +6,8 @@
   now, if the key that signed it does not sign users of the account any more, and if the scope of
   that key has changed. It can connect again if it has other rights now.
 - Of the clients beyond the limit of connections those are closed that connected last.
-- A client that stays gets the limits of the account as they are now.
+- A client that stays gets the limits of the account as they are now, and its default permissions if
+  they have changed and the user has none of its own.
 
 Source: nats-server's `updateAccountClaimsWithRefresh`, `expiredTimeout` (server/accounts.go).
 """
@@ -15,11 +16,12 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from natsd.auth.jwt.claims import is_revoked
+from natsd.auth.jwt.claims import UserPermissions, is_revoked
 from natsd.auth.jwt.token import BadToken
 from natsd.auth.operator.accounts import AccountEnd, ClaimedAccount
-from natsd.auth.operator.users import decode_user
+from natsd.auth.operator.users import UserRefused, compiled_rules, decode_user
 from natsd.auth.verdict import Verdict
+from natsd.core.routing import PermissionRules
 
 
 class LostRight(enum.Enum):
@@ -62,6 +64,10 @@ class LoggedInClient(Protocol):
         """Apply the limits of the account, which have changed."""
         ...
 
+    def apply_permissions(self, permissions: PermissionRules | None) -> None:
+        """Apply other permissions, and the limits of the account."""
+        ...
+
 
 ClientsOf = Callable[[str], Iterable[LoggedInClient]]
 """Returns the connected clients of an account."""
@@ -93,6 +99,10 @@ def close_lost(
 ) -> None:
     """Close the clients that have no right to an account any more, and limit the others."""
     most = account.options.limits.max_connections
+    has_other_defaults = (
+        before is not None
+        and before.options.default_permissions != account.options.default_permissions
+    )
     staying = 0
     for client in sorted(clients, key=lambda each: each.cid):
         lost = None if client.verdict is None else why_lost(client.verdict, before, account)
@@ -104,7 +114,18 @@ def close_lost(
             client.login_lost()
         else:
             staying += 1
-            client.apply_account_limits()
+            if has_other_defaults and client.verdict and client.verdict.has_default_permissions:
+                _apply_defaults(client, account)
+            else:
+                client.apply_account_limits()
+
+
+def _apply_defaults(client: LoggedInClient, account: ClaimedAccount) -> None:
+    """Apply the default permissions of its account to a client, or close it if they are wrong."""
+    try:
+        client.apply_permissions(compiled_rules(UserPermissions(), account))
+    except UserRefused:
+        client.login_lost()
 
 
 def close_all(clients: Iterable[LoggedInClient], end: AccountEnd) -> None:

@@ -7,6 +7,7 @@ Source: nats-server's `processClientOrLeafAuthentication` (server/auth.go),
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from natsd.auth.callout.service import SUBJECT
 from natsd.auth.jwt.claims import UserPermissions
 from natsd.auth.jwt.decode import decode_as
 from natsd.auth.jwt.user import UserClaims
@@ -92,13 +93,17 @@ def rights_of(user: UserClaims, account: ClaimedAccount) -> UserPermissions:
 def compiled_rules(rights: UserPermissions, account: ClaimedAccount) -> PermissionRules | None:
     """Return the compiled permissions of a user; None: it may do everything.
 
-    Without own permissions it has the default ones of its account. Raises UserRefused.
+    Without own permissions it has the default ones of its account. If the account has an auth
+    service, its users must not publish requests to that. Raises UserRefused.
     """
     try:
         options = permissions_options(rights) or account.options.default_permissions
-        return None if options is None else compile_permissions(options)
+        rules = None if options is None else compile_permissions(options)
     except (OptionsError, InvalidSubject) as error:
         raise UserRefused(f"User JWT has invalid permissions: {error}") from None
+    if account.claims.body.authorization.is_enabled:
+        return (rules or PermissionRules()).with_publish_deny(SUBJECT)
+    return rules
 
 
 def limits_of(rights: UserPermissions) -> UserLimits:

@@ -67,6 +67,7 @@ async def test_a_user_with_the_signature_of_its_key() -> None:
         label=f"jwt:{public}",
         expires_ns=(int(NOW_S) + 60) * 10**9,
         limits=UserLimits(5, -1),
+        has_default_permissions=True,
         jwt=JwtFacts(
             jwt=user.jwt,
             user_key=public,

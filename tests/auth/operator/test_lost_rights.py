@@ -18,6 +18,7 @@ from natsd.auth.operator.trust import read_trust
 from natsd.auth.operator.users import decode_user
 from natsd.auth.verdict import Verdict
 from natsd.config import Options, make_options
+from natsd.core.routing import PermissionRules
 from tests.auth.fakes import NOW_S, CountingResolver, Listener
 from tests.auth.tokens import ISSUED_AT, NO_USER_LIMITS, Operator, UserKeys, key
 
@@ -41,7 +42,11 @@ class Connected:
         if not self.is_logged_in:
             return None
         claims: UserClaims = decode_user(self.user.jwt)
-        return Verdict(A.name, jwt=jwt_facts(self.user.jwt, claims))
+        return Verdict(
+            A.name,
+            jwt=jwt_facts(self.user.jwt, claims),
+            has_default_permissions=claims.body.is_empty,
+        )
 
     def account_expired(self) -> None:
         self.happened.append("expired")
@@ -57,6 +62,9 @@ class Connected:
 
     def apply_account_limits(self) -> None:
         self.happened.append("limits")
+
+    def apply_permissions(self, permissions: PermissionRules | None) -> None:
+        self.happened.append(f"{permissions}")
 
 
 def account(**body: Any) -> ClaimedAccount:
@@ -97,6 +105,28 @@ SCOPED = A.user(by=A.signing_key, is_scoped=True)
     ],
 )
 def test_what_a_changed_account_does_to_a_client(
+    user: UserKeys, before: dict[str, Any], now: dict[str, Any], expected: str
+) -> None:
+    client = Connected(user)
+    close_lost([client], account(**before), account(**now))
+    assert client.happened == [expected]
+
+
+DEFAULTS = {"default_permissions": {"pub": {"deny": ["x"]}}}
+OWN = A.user(pub={"allow": ["y"]})
+
+
+@pytest.mark.parametrize(
+    ("user", "before", "now", "expected"),
+    [
+        (PLAIN, {}, DEFAULTS, "PermissionRules(publish=None but ('x',), subscribe=None but ())"),
+        (PLAIN, DEFAULTS, {}, "None"),
+        (PLAIN, DEFAULTS, DEFAULTS, "limits"),
+        (OWN, {}, DEFAULTS, "limits"),
+        (PLAIN, {}, {**DEFAULTS, "revocations": {DEREK: ISSUED_AT}}, "revoked"),
+    ],
+)
+def test_what_new_default_permissions_do_to_a_client(
     user: UserKeys, before: dict[str, Any], now: dict[str, Any], expected: str
 ) -> None:
     client = Connected(user)
