@@ -239,6 +239,64 @@ def test_only_pinned_keys(start_threaded_server: StartThreadedServer, trust: Tru
     assert refused(target, trust.client(other))
 
 
+VIOLATION = b"-ERR 'Authorization Violation'\r\n"
+AS_IVAN = (
+    b'CONNECT {"user":"ivan.test","pass":"p","verbose":false,"pedantic":false,"protocol":0}\r\n'
+)
+PROXY_HEADER = b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 4222\r\n"
+
+
+@pytest.mark.natsd_only
+@pytest.mark.served_every_way
+@pytest.mark.parametrize("is_proxied", [False, True], ids=["direct", "proxied"])
+def test_a_reload_of_verify_and_map_changes_who_connected_clients_are(
+    start_threaded_server: StartThreadedServer, trust: Trust, is_proxied: bool
+) -> None:
+    """They are whom CONNECT names, then whom their certificates name; one names nobody."""
+    rules = {"publish": {"deny": "x"}, "subscribe": {"deny": "b"}}
+    target = start_threaded_server(
+        authorization={
+            "users": [
+                {"user": "derek.test", "password": "p", "permissions": rules},
+                {"user": "ivan.test", "password": "p"},
+            ]
+        },
+        tls=trust.verifying,
+        proxy_protocol=is_proxied,
+    )
+    assert isinstance(target, NatsdTarget)
+
+    def logged_in(name: str) -> Wire:
+        wire = Wire(target.address)
+        if is_proxied:
+            wire.send(PROXY_HEADER)
+        pair = trust.authority.sign(name, names=(f"{name}.test",))
+        secure(wire, trust.client(pair)).send(AS_IVAN)
+        return wire
+
+    def published(wire: Wire) -> list[bytes]:
+        wire.send(b"PUB x 0\r\n\r\n")
+        return wire.sync()
+
+    mapped = {**trust.verifying, "verify_and_map": True}
+    with logged_in("derek") as derek, logged_in("nobody") as nobody:
+        assert [published(derek), published(nobody)] == [[], []]
+        derek.send(b"SUB b 1\r\n")
+        assert derek.sync() == []
+        target.server.reload(tls=mapped)
+        dropped = b'Subscription to "b" (sid "1")'
+        denied = b'Publish to "x"'
+        told = derek.sync() + published(derek)
+        assert told == [b"-ERR 'Permissions Violation for %b'\r\n" % w for w in (dropped, denied)]
+        assert nobody.read_until_closed() == VIOLATION
+        with logged_in("nobody") as again:
+            assert again.read_until_closed() == VIOLATION
+        with logged_in("derek") as again:
+            assert published(again) == [b"-ERR 'Permissions Violation for %b'\r\n" % denied]
+        target.server.reload(tls=trust.verifying)
+        assert published(derek) == []
+
+
 # ---- limits, monitoring
 
 

@@ -24,7 +24,7 @@ from natsd.auth.xkeys import seal, unseal
 from tests.auth.tokens import ISSUED_AT, NO_USER_LIMITS, AccountKeys, Operator, key, token
 from tests.certificates import Authority
 from tests.server.test_operator_mode import Lines, connected, ignore, lines, memory
-from tests.waiting import eventually_within
+from tests.waiting import DEADLINE_S, eventually_within
 
 ISSUER = key(Kind.ACCOUNT, "issuer")
 XKEY = key(Kind.CURVE, "service")
@@ -309,6 +309,52 @@ async def test_info_has_the_key_that_requests_are_sealed_with() -> None:
         writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
+
+
+async def info_of(reader: asyncio.StreamReader) -> dict[str, Any]:
+    """Return the next INFO."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not (line := await reader.readline()).startswith(b"INFO "):
+            assert line, "closed by the server"
+    return dict(json.loads(line.removeprefix(b"INFO ")))
+
+
+async def test_a_reload_adds_a_callout() -> None:
+    """The server had no keys before: it gets some, and INFO tells the public one."""
+    users = {"AUTH": {"users": [{"user": "auth", "password": "pw"}]}, "APP": {}}
+    callout = {
+        "issuer": ISSUER.public,
+        "account": "AUTH",
+        "auth_users": ["auth"],
+        "xkey": XKEY.public,
+    }
+    service = Service(by_password, xkey=XKEY)
+    async with Server(host="127.0.0.1", port=-1, accounts=users) as server:
+        client = await nats.connect(server.client_url, user="auth", password="pw")
+        await service.serve(client)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.client_port)
+        assert "xkey" not in await info_of(reader)
+        connect = {"user": "auth", "pass": "pw", "verbose": False, "protocol": 1}
+        writer.write(f"CONNECT {json.dumps(connect)}\r\nPING\r\n".encode())
+        assert (await info_of(reader))["connect_info"] is True
+        async with lines(server, None, user="bob", **{"pass": "right"}) as bob:
+            assert await bob.next() == REFUSED
+        server.reload(authorization={"auth_callout": callout})
+        xkey = (await info_of(reader))["xkey"]
+        assert xkey.startswith("X")
+        async with lines(server, None, user="bob", **{"pass": "right"}) as bob:
+            assert await bob.next() == "PONG"
+            assert [each.account_name for each in server.clients.values()][-1] == "APP"
+            async with lines(server, None, user="bob", **{"pass": "wrong"}) as refused:
+                assert await refused.next() == REFUSED
+            assert {each.body.server_id["xkey"] for each in service.requests} == {xkey}
+            assert {each.body.server_id["id"] for each in service.requests} == {
+                service.requests[0].issuer
+            }
+            server.reload(authorization={"auth_callout": None})
+            assert await bob.next() == REFUSED
+        writer.close()
+        await client.close()
 
 
 # ---- operator mode
