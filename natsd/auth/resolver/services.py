@@ -47,7 +47,7 @@ LIST: Final = "$SYS.REQ.CLAIMS.LIST"
 DELETE: Final = "$SYS.REQ.CLAIMS.DELETE"
 PACK: Final = "$SYS.REQ.CLAIMS.PACK"
 PACK_QUEUE: Final = "responder"
-PACK_INBOX: Final = "$SYS._INBOX_.{}.PACK"
+PACK_INBOX: Final = "$SYS._INBOX_.{}.PACK.{}"
 
 _logger = logging.getLogger("natsd.auth")
 

@@ -5,6 +5,7 @@
 
 - A server asks for a pack every `interval_s`, and answers the requests of others. A server whose
   digest is that of the request answers with the empty message alone.
+- Only a server that got the request knows the subject that packs are sent to.
 - A JWT in a pack is kept unless the present one was issued later.
 - A lookup that finds nothing here asks all other servers, and takes the first JWT. It ends when all
   of them have answered that they have none, or when its time is over.
@@ -49,7 +50,7 @@ class PackExchange:
         self._services = services
         self._client = client
         self._resolver = resolver
-        self._inbox = PACK_INBOX.format(server_id)
+        self._inbox = PACK_INBOX.format(server_id, uuid.uuid4().hex)
         self._interval_s = interval_s
         self._asking: asyncio.Task[None] | None = None
 

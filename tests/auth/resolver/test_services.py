@@ -48,6 +48,7 @@ class Served:
     resolver: DirectoryResolver
     services: ClaimsServices
     path: Path
+    packs_to: str = ""  # subject on which the server gets packs
 
     @property
     def client(self) -> Any:
@@ -77,6 +78,7 @@ async def served(server: Server, tmp_path: Path) -> AsyncIterator[Served]:
     serve_directory(made.services, made.resolver, TRUST)
     exchange = PackExchange(made.services, made.client, made.resolver, server.id, 3600)
     exchange.start()
+    made.packs_to = exchange._inbox
     yield made
     await exchange.close()
     await made.services.close()
@@ -304,12 +306,21 @@ async def test_servers_come_to_have_the_same_jwts(
     await resolver.close()
 
 
+async def test_the_subject_of_packs_cannot_be_guessed(served: Served) -> None:
+    start = f"$SYS._INBOX_.{served.server.id}.PACK."
+    other = PackExchange(
+        served.services, served.client, served.resolver, served.server.id, interval_s=3600
+    )
+    assert served.packs_to.startswith(start)
+    assert len(served.packs_to) == len(start) + 32
+    assert served.packs_to != other._inbox
+
+
 @pytest.mark.parametrize("line", ["x", "A|b", f"{A.name}|torn", f"{A.name}|{B.jwt}"])
 async def test_bad_lines_of_a_pack_are_left_out(
     served: Served, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    inbox = f"$SYS._INBOX_.{served.server.id}.PACK"
-    served.client.publish(inbox, f"{line}\n{B.name}|{B.jwt}".encode())
+    served.client.publish(served.packs_to, f"{line}\n{B.name}|{B.jwt}".encode())
     await eventually_within(lambda: (served.path / f"{B.name}.jwt").exists())
     assert len(list(served.path.iterdir())) == 1
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
