@@ -16,10 +16,10 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from natsd.auth.jwt.claims import UserPermissions, is_revoked
+from natsd.auth.jwt.claims import is_revoked
 from natsd.auth.jwt.token import BadToken
 from natsd.auth.operator.accounts import AccountEnd, ClaimedAccount
-from natsd.auth.operator.users import UserRefused, compiled_rules, decode_user
+from natsd.auth.operator.users import UserRefused, decode_user, default_rules
 from natsd.auth.verdict import Verdict
 from natsd.core.routing import PermissionRules
 
@@ -123,7 +123,7 @@ def close_lost(
 def _apply_defaults(client: LoggedInClient, account: ClaimedAccount) -> None:
     """Apply the default permissions of its account to a client, or close it if they are wrong."""
     try:
-        client.apply_permissions(compiled_rules(UserPermissions(), account))
+        client.apply_permissions(default_rules(account))
     except UserRefused:
         client.login_lost()
 

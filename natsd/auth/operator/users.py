@@ -106,6 +106,15 @@ def compiled_rules(rights: UserPermissions, account: ClaimedAccount) -> Permissi
     return rules
 
 
+@lru_cache(1)
+def default_rules(account: ClaimedAccount) -> PermissionRules | None:
+    """Return the permissions of an account's users without own ones, once for many clients.
+
+    None: they may do everything. Raises UserRefused.
+    """
+    return compiled_rules(UserPermissions(), account)
+
+
 def limits_of(rights: UserPermissions) -> UserLimits:
     """Return the limits of a user."""
     return UserLimits(
