@@ -34,13 +34,14 @@ NO_LIMITS: Final = UserLimits()
 class JwtFacts:
     """What monitoring and events show of a user whose login is a JWT."""
 
-    jwt: str
+    jwt: str  # empty if it needs no signature: whoever reads it could log in with it
     issuer_key: str  # public key that signed the user's JWT
     account_key: str  # public key of the account
     issued_at: int  # Unix seconds
     user_key: str = ""  # public key of the user
     name: str = ""  # `name` in the claims
     tags: tuple[str, ...] = ()
+    is_bearer: bool = False  # the JWT alone is enough to log in
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from natsd.clients.closed import ClosedClient
 from natsd.core.routing import collide
 from natsd.core.steps import Steps
 from natsd.monitor.clock import Clock
-from natsd.monitor.jwt_facts import without_bearer
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.turns import Turns
@@ -324,7 +323,7 @@ def _identity(connection: Client | ClosedClient, accounts: AccountDirectory) -> 
     if facts is None:
         return {"name_tag": name_tag} if name_tag else {}
     told = {
-        "jwt": without_bearer(facts.jwt),
+        "jwt": facts.jwt,
         "issuer_key": facts.issuer_key,
         "name_tag": name_tag,
         "tags": facts.tags,

@@ -29,8 +29,3 @@ def nats_claims_of(claims: dict[str, Any]) -> dict[str, Any]:
     """Return the member `nats` of claims; empty if there is none."""
     nats = claims.get("nats")
     return nats if isinstance(nats, dict) else {}
-
-
-def without_bearer(jwt: str) -> str:
-    """Return a user's JWT, or an empty text if whoever has it may log in with it."""
-    return "" if nats_claims_of(claims_of(jwt)).get("bearer_token") else jwt

@@ -22,7 +22,7 @@ from natsd.auth import Credentials, Verdict
 from natsd.auth.verdict import ConnectingClient, JwtFacts
 from natsd.config.account_options import AccountOptions
 from natsd.core.routing import PermissionRules
-from natsd.monitor.jwt_facts import claims_of, without_bearer
+from natsd.monitor.jwt_facts import claims_of
 from tests.monitor.probing import Probe, probing, probing_own
 from tests.monitor.tenants import Tenants, ask, client_of, listen
 
@@ -183,7 +183,6 @@ async def test_the_jwt_of_an_account(probe: Probe) -> None:
 )
 def test_what_is_no_jwt_has_no_claims(text: str) -> None:
     assert claims_of(text) == {}
-    assert without_bearer(text) == text
 
 
 class ByJwt:
@@ -201,9 +200,10 @@ class ByJwt:
             responses_max=1,
             responses_ttl_ns=120_000_000_000,
         )
-        claims = {"nats": {"bearer_token": connect.user == "bearer"}}
+        is_bearer = connect.user == "bearer"
         facts = JwtFacts(
-            jwt=jwt_of(claims),
+            jwt="" if is_bearer else jwt_of({}),
+            is_bearer=is_bearer,
             issuer_key="SIGNER",
             user_key="UANN",
             account_key="A",

@@ -354,6 +354,53 @@ async def test_an_account_without_activation_token_imports_nothing() -> None:
                     await other.request("ask", timeout=10)
 
 
+@pytest.mark.parametrize("is_scoped", [False, True])
+@pytest.mark.parametrize("is_bearer", [False, True])
+async def test_nobody_is_told_a_jwt_that_needs_no_signature(
+    is_bearer: bool, is_scoped: bool
+) -> None:
+    """Neither the service of another account, nor the system account, nor a reader of CONNZ."""
+    template = {**NO_USER_LIMITS, "bearer_token": is_bearer}
+    scope = {"kind": "user_scope", "key": A.signing_key.public, "template": template}
+    service = {"subject": "help", "type": "service"}
+    helper = OPERATOR.account("B", exports=[service])
+    asker = OPERATOR.account(
+        "A",
+        signing_keys=[scope],
+        imports=[{**service, "account": helper.name, "share": True}],
+    )
+    user = (
+        asker.user(by=asker.signing_key, is_scoped=True)
+        if is_scoped
+        else asker.user(bearer_token=is_bearer)
+    )
+    async with memory(helper, asker) as server, connected(server, SYSTEM.user()) as system:
+        told: list[Any] = []
+
+        async def note(event: Msg) -> None:
+            told.append(json.loads(event.data)["client"])
+
+        async def answer(request: Msg) -> None:
+            assert request.headers is not None
+            told.append(json.loads(request.headers["Nats-Request-Info"]))
+            await request.respond(b"")
+
+        await system.subscribe(f"$SYS.ACCOUNT.{asker.name}.*", cb=note)
+        await system.flush()
+        async with connected(server, helper.user()) as helping:
+            await helping.subscribe("help", cb=answer)
+            await helping.flush()
+            async with connected(server, user) as asking:
+                await asking.request("help", timeout=10)
+                connz = await request(system, "$SYS.REQ.SERVER.PING.CONNZ", '{"auth":true}')
+                rows = connz["data"]["connections"]
+                told += [row for row in rows if row["account"] == asker.name]
+        await eventually_within(lambda: len([each for each in told if "start" in each]) == 4)
+    shown = None if is_bearer else user.jwt
+    assert [each.get("jwt") for each in told] == [shown] * len(told)
+    assert all(each["issuer_key"] for each in told)
+
+
 STREAMS = {"disk_storage": 1 << 30, "mem_storage": 0, "streams": 1, "consumer": -1}
 
 

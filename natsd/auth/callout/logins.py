@@ -259,7 +259,7 @@ class OperatorCallout:
                 raise CalloutFailed("Auth callout signing key is unknown")
 
         try:
-            jwt = "" if own.jwt is None else own.jwt.jwt
+            jwt = self.inner.presented_jwt(connect)
             answer = await self._service.ask(route, client, connect, own.user, jwt, check_issuer)
             target = await self._target(answer, account)
             rights = rights_of(answer, target)

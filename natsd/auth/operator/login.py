@@ -62,7 +62,7 @@ class OperatorLogins:
         proxy = self._proxies.signer(client.nonce, connect.proxy_sig)
         if proxy is None:
             return _refused_for(ClosedReason.PROXY_NOT_TRUSTED)
-        jwt = self._presented_jwt(connect)
+        jwt = self.presented_jwt(connect)
         if not jwt:
             return refused("Authentication requires a user JWT")
         try:
@@ -77,7 +77,7 @@ class OperatorLogins:
             return self._after_lookup(client, connect, jwt, proxy)
         return self._decide(client, connect, jwt, account, proxy)
 
-    def _presented_jwt(self, connect: Credentials) -> str:
+    def presented_jwt(self, connect: Credentials) -> str:
         """Return the JWT of a CONNECT; what is none gives way to the default one."""
         if not self._trust.sentinel:
             return connect.jwt
@@ -139,7 +139,7 @@ class OperatorLogins:
             label=f"jwt:{user.subject}",
             expires_ns=min(ends, default=0),
             limits=limits,
-            jwt=jwt_facts(jwt, user),
+            jwt=jwt_facts(jwt, user, is_bearer=rights.bearer_token),
             proxy_key=proxy,
         )
 
@@ -178,16 +178,17 @@ def check_signature(client: ConnectingClient, connect: Credentials, key: str) ->
         raise UserRefused("Signature not verified")
 
 
-def jwt_facts(jwt: str, user: UserClaims) -> JwtFacts:
-    """Return what monitoring shows of a user."""
+def jwt_facts(jwt: str, user: UserClaims, *, is_bearer: bool = False) -> JwtFacts:
+    """Return what monitoring, events and services are told of a user; of a bearer not its JWT."""
     return JwtFacts(
-        jwt=jwt,
+        jwt="" if is_bearer else jwt,
         user_key=user.subject,
         issuer_key=user.issuer,
         account_key=user.account,
         issued_at=user.issued_at,
         name=user.name,
         tags=user.body.tags,
+        is_bearer=is_bearer,
     )
 
 

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from natsd.auth.jwt.claims import is_revoked
-from natsd.auth.jwt.token import BadToken
 from natsd.auth.operator.accounts import AccountEnd, ClaimedAccount
-from natsd.auth.operator.users import UserRefused, decode_user, default_rules
+from natsd.auth.operator.users import UserRefused, default_rules
 from natsd.auth.verdict import Verdict
 from natsd.core.routing import PermissionRules
 
@@ -82,7 +81,7 @@ def why_lost(
         return None
     body = account.claims.body
     scope = account.signers.get(facts.issuer_key)
-    is_bearer = scope.template.bearer_token if scope is not None else _is_bearer(facts.jwt)
+    is_bearer = facts.is_bearer if scope is None else scope.template.bearer_token
     if body.limits.disallow_bearer and is_bearer:
         return LostRight.UNAUTHORIZED
     if is_revoked(body.revocations, facts.user_key, facts.issued_at):
@@ -132,10 +131,3 @@ def close_all(clients: Iterable[LoggedInClient], end: AccountEnd) -> None:
     """Close the clients of an account that has ended."""
     for client in list(clients):
         client.account_expired()
-
-
-def _is_bearer(jwt: str) -> bool:
-    try:
-        return bool(jwt) and decode_user(jwt).body.bearer_token
-    except BadToken:
-        return False

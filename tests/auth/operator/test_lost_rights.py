@@ -42,9 +42,10 @@ class Connected:
         if not self.is_logged_in:
             return None
         claims: UserClaims = decode_user(self.user.jwt)
+        is_bearer = claims.body.bearer_token
         return Verdict(
             A.name,
-            jwt=jwt_facts(self.user.jwt, claims),
+            jwt=jwt_facts(self.user.jwt, claims, is_bearer=is_bearer),
             has_default_permissions=claims.body.is_empty,
         )
 
