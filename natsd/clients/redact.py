@@ -5,14 +5,34 @@ from typing import Final
 
 from natsd.core.quoting import quoted
 
-_SECRET: Final = re.compile(
-    rb'("(?:pass|auth_token|jwt|sig|proxy_sig|nkey)"\s*:\s*")(?:[^"\\]|\\.)*(")', re.I
+SHOWN_FIELDS: Final = frozenset(
+    b"verbose pedantic echo headers no_responders protocol name lang version user account "
+    b"new_account tls_required".split()
 )
+"""Fields of a CONNECT, in lower case, whose values the log shows."""
+REDACTED: Final = b"[REDACTED]"
+_NAME: Final = rb'\s*"([A-Za-z_]+)"\s*:\s*'
+_VALUE: Final = rb'("(?:[^"\\]|\\.)*+"|[\w.+-]++)\s*'
+_MEMBER: Final = re.compile(_NAME + _VALUE)
+_PLAIN_OBJECT: Final = re.compile(rb"\{(?:%b(?:,%b)*+)?\s*\}\s*" % ((_NAME + _VALUE,) * 2))
 
 
 def redact_connect(text: bytes) -> bytes:
-    """Return the JSON of a CONNECT with its credentials replaced by `[REDACTED]`."""
-    return _SECRET.sub(rb"\1[REDACTED]\2", text)
+    """Return the argument of a CONNECT with the values of all but SHOWN_FIELDS redacted.
+
+    Nothing is shown of a text that is not a plain JSON object: it may hide a secret from a reader
+    of patterns, by an escape in a name, a nested value, or a missing quote.
+    """
+    if _PLAIN_OBJECT.fullmatch(text) is None:
+        return REDACTED
+    return _MEMBER.sub(_redact_member, text)
+
+
+def _redact_member(found: re.Match[bytes]) -> bytes:
+    if found[1].lower() in SHOWN_FIELDS:
+        return found[0]
+    before = found.string[found.start() : found.start(2)]
+    return before + b'"' + REDACTED + b'"' + found.string[found.end(2) : found.end()]
 
 
 def shown_payload(data: bytes, limit: int) -> str:

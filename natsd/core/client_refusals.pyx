@@ -108,15 +108,20 @@ cdef int drop_forbidden(ClientSession session) except -1:
 cdef int close_for_violation(
     ClientSession session, Violation violation, const char* at, Py_ssize_t size
 ) except -1:
-    """Log a protocol violation, answer it as VIOLATIONS says, and close the connection."""
+    """Log a protocol violation, answer it as VIOLATIONS says, and close the connection.
+
+    Text behind a brace is not logged: it may be that of a CONNECT, which has secrets.
+    """
     cdef Py_ssize_t line_len
+    cdef bytes before, brace
     error, reason, logged = VIOLATIONS[violation]
     if violation == MAX_PAYLOAD:    # the received part of the headers follows the line
         line_len = line_length(at, size)
         if may_be_traced(at + line_len, size - line_len, session.counts_parents):
             session.trace_oversized(at[:line_len], at[line_len:size])
         size = line_len
-    session.error(f"{logged}: {quoted(text_of(at[:min(size, <Py_ssize_t>LOGGED_BYTES)]))}")
+    before, brace, _ = at[:min(size, <Py_ssize_t>LOGGED_BYTES)].partition(b"{")
+    session.error(f"{logged}: {quoted(text_of(before + (brace and b'{[REDACTED]')))}")
     if error is not None:
         session.send_error(error)
     session.endpoint.linger()

@@ -246,3 +246,63 @@ def test_what_clients_say_of_themselves_stays_one_line(opened: OpenLog, tmp_path
     assert len(lines) > 5
     assert all(line.isprintable() for line in lines)
     assert all(line.startswith(f"[{os.getpid()}] [") for line in lines[:-1])
+
+
+FOLLOWED_BY_PING = b"\r\nPING\r\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'CONNECT {"verbose":false,"user":"derek","pass":"s3cr3t"}',
+        b'connect\t { "user" : "derek" , "PASS" :\t"s3cr3t" , "Auth_Token":"s3cr3t"}',
+        rb'CONNECT {"p\u0061ss":"s3cr3t"}',
+        rb'CONNECT {"pass":"\u0073\"s3cr3t"}',
+        b'CONNECT {"pass":"a","pass":"s3cr3t"}',
+        b'CONNECT {"pass":{"a":"s3cr3t"}}',
+        b'CONNECT {"pass":["s3cr3t"]}',
+        b'CONNECT {"pass":s3cr3t}',
+        b'CONNECT {"pass":"s3cr3t',
+        b"CONNECT {'pass':'s3cr3t'}",
+        b'CONNECT "pass":"s3cr3t"',
+        b"CONNECT s3cr3t",
+        b'CONNECT [{"pass":"s3cr3t"}]',
+        b'CONNECT {"password":"s3cr3t"}',
+        b'CONNECT {"proxy_sig":"s3cr3t","sig":"s3cr3t","jwt":"s3cr3t"}',
+        b'CONNECT {"pass":"s3cr3t"} {"pass":"s3cr3t"}',
+        b'CONNECT {"name":{"pass":"s3cr3t"}}',
+        b'CONNECT {"pass":"s3cr3t","name":"' + b"x" * 5000,
+        b' CONNECT {"pass":"s3cr3t"}',
+        b'KONNECT {"pass":"s3cr3t"}',
+        b'CONNECT{"pass":"s3cr3t"}',
+    ],
+)
+def test_the_log_shows_no_secret_of_a_connect(opened: OpenLog, tmp_path: Path, line: bytes) -> None:
+    """However the CONNECT is spelled, and also if it is refused."""
+    opened(log_file=tmp_path / "log", logtime=False, debug=True, trace=True)
+    login = {"user": "derek", "password": "right"}
+    with (
+        Server(host="127.0.0.1", port=-1, thread=True, trace=True, authorization=login) as server,
+        Wire(("127.0.0.1", server.client_port)) as wire,
+    ):
+        wire.send(line + FOLLOWED_BY_PING)
+        wire.read_until_closed()
+    text = (tmp_path / "log").read_text()
+    assert "Client connection closed" in text
+    assert "3cr3t" not in text
+
+
+def test_the_log_shows_what_a_connect_says_of_the_client(opened: OpenLog, tmp_path: Path) -> None:
+    opened(log_file=tmp_path / "log", logtime=False, trace=True)
+    with (
+        Server(host="127.0.0.1", port=-1, thread=True, trace=True) as server,
+        Wire(("127.0.0.1", server.client_port)) as wire,
+    ):
+        wire.send(
+            b'CONNECT {"verbose": false, "name":"one, \\"two\\"","pass":"p","protocol":1}\r\n'
+        )
+        wire.sync()
+    shown = (
+        '[CONNECT {"verbose": false, "name":"one, \\\\"two\\\\"","pass":"[REDACTED]","protocol":1}]'
+    )
+    assert shown in (tmp_path / "log").read_text()
