@@ -15,9 +15,9 @@ from natsd.config.auth_options import UserOptions
 from natsd.config.changes import diff_options
 from natsd.config.jwt_texts import is_jwt
 from natsd.config.options import Options
+from natsd.config.secret_texts import REDACTED, without_secrets
 from natsd.core.durations import format_duration
 
-REDACTED: Final = "[REDACTED]"
 _SHOWN_MAX: Final = 120
 
 
@@ -42,7 +42,7 @@ def shown(value: Any) -> str:
     if isinstance(value, timedelta):
         return format_duration(value)
     if isinstance(value, str):
-        return f"JWT {value[:12]}…" if is_jwt(value) else value
+        return f"JWT {value[:12]}…" if is_jwt(value) else without_secrets(value)
     if isinstance(value, tuple):
         return f"[{', '.join(map(shown, value))}]"
     if is_dataclass(value):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from natsd.cli.config_diff import REDACTED, shown
+from natsd.cli.config_diff import shown
 from natsd.clients.listener import host_port
 from natsd.config import Options
 from natsd.config.account_checks import all_users
@@ -14,6 +14,7 @@ from natsd.config.account_names import GLOBAL, SYSTEM
 from natsd.config.account_options import AccountOptions
 from natsd.config.auth_options import PermissionsOptions, UserOptions
 from natsd.config.loaded import LoadedConfig
+from natsd.config.secret_texts import REDACTED
 from natsd.config.settings import settings_of
 from natsd.config.shared_subjects import ServiceExport, ServiceImport, StreamExport, StreamImport
 from natsd.config.tls_options import TlsOptions

@@ -11,10 +11,10 @@ import re
 import sys
 from typing import Final
 
-REDACTED: Final = "[REDACTED]"
+from natsd.config.secret_texts import REDACTED, without_secrets
+
 _SECRET: Final = re.compile("-{1,2}(user|pass|auth)")
 _URLS: Final = re.compile("-{1,2}(routes|cluster|cluster_listen)")
-_USERINFO: Final = re.compile(r"(://)[^/\s,]*@")
 
 
 def redact_command_line(arguments: list[str]) -> None:
@@ -36,7 +36,7 @@ def redact(arguments: list[str]) -> None:
         if at == len(arguments):
             continue
         text = value if equals else arguments[at]
-        shown = REDACTED if is_secret else _USERINFO.sub(rf"\1{REDACTED}@", text)
+        shown = REDACTED if is_secret else without_secrets(text)
         arguments[at] = f"{flag}={shown}" if equals else shown
 
 

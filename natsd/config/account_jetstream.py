@@ -19,6 +19,7 @@ from natsd.config.settings import (
     OptionsError,
     Settings,
     flag,
+    in_words,
     section,
     section_of,
     size,
@@ -99,7 +100,7 @@ def read_account_jetstream(given: object) -> AccountJetStream:
     """Return the settings from a boolean, a word or a mapping. Raises OptionsError."""
     if isinstance(given, str):
         if given.lower() not in _ENABLED:
-            raise OptionsError(f"must be enabled, disabled, or a mapping, not {given!r}")
+            raise OptionsError(f"must be enabled, disabled, or a mapping, not {in_words(given)}")
         given = _ENABLED[given.lower()]
     if isinstance(given, bool):
         return AccountJetStream(enabled=given)

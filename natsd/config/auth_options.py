@@ -21,6 +21,7 @@ from natsd.config.settings import (
     OptionsError,
     Settings,
     flag,
+    in_words,
     optional,
     read_items,
     read_texts,
@@ -145,11 +146,11 @@ def read_responses(given: object) -> ResponsesOptions | None:
 def _response_setting(name: str, value: object) -> dict[str, Any]:
     if name == "max_msgs":
         if isinstance(value, bool) or not isinstance(value, int):
-            raise OptionsError(f"{name} must be a whole number, not {value!r}")
+            raise OptionsError(f"{name} must be a whole number, not {in_words(value)}")
         return {name: value} if value else {}
     if name == "expires":
         if not isinstance(value, str | timedelta):
-            raise OptionsError(f"{name} must be a duration such as '2m', not {value!r}")
+            raise OptionsError(f"{name} must be a duration such as '2m', not {in_words(value)}")
         try:
             expires = parse_duration(value)
         except DurationError as error:

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Any, Final
 
 from natsd.config.options import Options
+from natsd.config.secret_texts import REDACTED, without_secrets
 from natsd.core.durations import format_duration
 
 CONTROL_LINE_BYTES_MAX: Final = 64 << 10
@@ -251,5 +252,5 @@ def _diff(old: Any, new: object, prefix: str) -> Iterator[OptionChange]:
 
 def _shown(value: object, *, is_secret: bool) -> str:
     if is_secret:
-        return "[REDACTED]"
-    return format_duration(value) if isinstance(value, timedelta) else str(value)
+        return REDACTED
+    return format_duration(value) if isinstance(value, timedelta) else without_secrets(str(value))

@@ -22,6 +22,7 @@ from natsd.config.settings import (
     duration,
     file,
     flag,
+    in_words,
     secret,
     section,
     section_field,
@@ -181,7 +182,7 @@ def read_jetstream(given: object) -> JetStreamOptions:
     """
     if isinstance(given, str):
         if given.lower() not in _ENABLED:
-            raise OptionsError(f"must be enabled, disabled, or a mapping, not {given!r}")
+            raise OptionsError(f"must be enabled, disabled, or a mapping, not {in_words(given)}")
         given = _ENABLED[given.lower()]
     if isinstance(given, bool):
         return JetStreamOptions(enabled=given)

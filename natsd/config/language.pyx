@@ -46,7 +46,7 @@ cdef dict POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 cdef dict ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 cdef frozenset SECRETS = frozenset([
     "password", "pass", "token", "key", "ek", "encryption_key", "prev_key", "prev_ek",
-    "prev_encryption_key", "seed", "default_sentinel",
+    "prev_encryption_key", "seed", "default_sentinel", "srk_password",
 ])  # keys whose values are not shown in errors
 cdef object DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 cdef object INT64_MAX = 2**63 - 1
@@ -189,9 +189,10 @@ cdef class Parser:
         if key is None:
             self.merge(tree)
         else:
-            self.is_secret = key.lower() in SECRETS
+            was_secret = self.is_secret
+            self.is_secret = was_secret or key.lower() in SECRETS
             value = self.value(is_in_list=False)
-            self.is_secret = False
+            self.is_secret = was_secret
             if key in tree:
                 self.warn(key.offset, f"{str(key)!r} is given before; only this value counts")
                 del tree[key]

@@ -6,7 +6,7 @@ Source: nats-server's `parseListen` (server/opts.go).
 from collections.abc import Mapping
 from typing import Any, Final
 
-from natsd.config.settings import OptionsError
+from natsd.config.settings import OptionsError, in_words
 
 LISTEN: Final = {"listen": ("host", "port")}
 
@@ -16,7 +16,7 @@ def split_listen(given: object) -> tuple[str | None, int]:
     if isinstance(given, int) and not isinstance(given, bool):
         return None, given
     if not isinstance(given, str):
-        raise OptionsError(f"expected port or host:port, not {given!r}")
+        raise OptionsError(f"expected port or host:port, not {in_words(given)}")
     host, colon, port = given.rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     if not colon or (":" in host and not is_bracketed):

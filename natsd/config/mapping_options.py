@@ -16,6 +16,7 @@ from natsd.config.settings import (
     NamedSections,
     OptionsError,
     Settings,
+    in_words,
     read_items,
     section_field,
     section_of,
@@ -34,7 +35,7 @@ def _read_weight(given: object) -> int:
             raise ValueError
         weight = int(given.removesuffix("%")) if isinstance(given, str) else given
     except ValueError:
-        raise OptionsError(f"Invalid weight {given!r} for mapping destination") from None
+        raise OptionsError(f"Invalid weight {in_words(given)} for mapping destination") from None
     if not 0 <= weight <= WEIGHT_MAX:
         raise OptionsError(f"Invalid weight {weight} for mapping destination")
     return weight

@@ -12,6 +12,7 @@ from natsd.config.public_keys import is_public_key
 from natsd.config.settings import (
     OptionsError,
     Settings,
+    in_words,
     read_items,
     section_field,
     section_of,
@@ -26,7 +27,7 @@ def _read_key(given: object) -> str:
                 raise unknown_field(str(name), ["key", "public_key"]).at(name)
         given = next(iter(given.values()), "")
     if not isinstance(given, str) or not is_public_key(given):
-        raise OptionsError(f'invalid proxy key "{given}"')
+        raise OptionsError(f"invalid proxy key {in_words(given)}")
     return given
 
 

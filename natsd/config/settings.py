@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
+from natsd.config.secret_texts import without_secrets
 from natsd.core.durations import DurationError, format_duration, parse_duration
 
 _TRUE: Final = ("true", "yes", "on", "1")
@@ -35,14 +36,14 @@ def _printable(text: str) -> str:
 
 
 class OptionsError(ValueError):
-    """Settings are invalid; the text is one line for the user.
+    """Settings are invalid; the text is one line for the user, without what looks like a secret.
 
     `setting` is the name of the setting, if the error is about one of a section. `position` says
     where in a file the error is, and `others` are further errors that were found with this one.
     """
 
     def __init__(self, text: str, *, setting: str = "") -> None:
-        super().__init__(_printable(text))
+        super().__init__(_printable(without_secrets(text)))
         self.setting = setting
         self.position: Position | None = None
         self.others: tuple[OptionsError, ...] = ()
@@ -415,7 +416,7 @@ def read(setting: "Field[Any]", value: object) -> object:
     except OptionsError as error:
         if kind.is_section:
             raise error.within(setting.name) from None
-        shown = "" if kind.is_secret else f", not {_shown(value)}"
+        shown = "" if kind.is_secret else f", not {in_words(value)}"
         text = f"{setting.name} {error}{shown} ({kind.description})"
         raise OptionsError(text, setting=setting.name) from None
 
@@ -430,5 +431,10 @@ def _read_text(value: object) -> str:
     return value
 
 
-def _shown(value: object) -> str:
+def in_words(value: object) -> str:
+    """Return a wrong value as errors show it; a map or a list may hold secrets and is not shown."""
+    if isinstance(value, Mapping):
+        return "a map"
+    if isinstance(value, list | tuple):
+        return "a list"
     return format_duration(value) if isinstance(value, timedelta) else repr(value)

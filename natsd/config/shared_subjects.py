@@ -18,6 +18,7 @@ from natsd.config.settings import (
     OptionsError,
     Settings,
     flag,
+    in_words,
     optional,
     read_items,
     read_texts,
@@ -57,7 +58,7 @@ def _read_sampling(given: object) -> int:
             raise ValueError
         sampling = int(given.removesuffix("%")) if isinstance(given, str) else given
     except ValueError:
-        raise OptionsError(f"must be per cent or headers, not {given!r}") from None
+        raise OptionsError(f"must be per cent or headers, not {in_words(given)}") from None
     if not SAMPLING_BY_HEADERS <= sampling <= SAMPLING_DEFAULT:
         raise OptionsError("bad sampling percentage, should be 1-100")
     return sampling
@@ -95,7 +96,7 @@ def _read_threshold(given: object) -> timedelta:
         return parse_duration(given)
     except DurationError:
         raise OptionsError(
-            f"Expected response threshold to be a parseable time duration, got {given!r}"
+            f"Expected response threshold to be a parseable time duration, got {in_words(given)}"
         ) from None
 
 

@@ -22,6 +22,7 @@ from natsd.config.settings import (
     duration,
     file,
     flag,
+    in_words,
     read_items,
     read_texts,
     section_field,
@@ -156,7 +157,9 @@ def _read_first(given: object) -> timedelta | None:
             raise DurationError
         return parse_duration(given)
     except DurationError:
-        raise OptionsError(f"must be a boolean, auto, or a duration, not {given!r}") from None
+        raise OptionsError(
+            f"must be a boolean, auto, or a duration, not {in_words(given)}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
