@@ -118,7 +118,7 @@ class ConfiguredLogins:
                 return self._by_name(users.by_name.get(connect.user), client, connect, proxy)
             if self._accepts_anonymous and is_anonymous:
                 return Verdict(self._default_account)
-        return self._by_single_login(connect, proxy)
+        return self._by_single_login(client, connect, proxy)
 
     def _refusal(self, user: User, client: ConnectingClient, proxy: str) -> Verdict | None:
         """Return why a user must not log in over this connection; None: it may."""
@@ -180,23 +180,29 @@ class ConfiguredLogins:
     ) -> Verdict | Awaitable[Verdict]:
         refusal = REFUSED if user is None else self._refusal(user, client, proxy)
         if user is None or refusal is not None:
-            return _if_right(self.passwords.refuse(connect.password), REFUSED, refusal or REFUSED)
-        is_right = self.passwords.check(user.options.password, connect.password)
+            return _if_right(
+                self.passwords.refuse(connect.password, client.ip), REFUSED, refusal or REFUSED
+            )
+        is_right = self.passwords.check(user.options.password, connect.password, client.ip)
         return _if_right(is_right, self.users.accept(user))
 
-    def _by_single_login(self, connect: Credentials, proxy: str) -> Verdict | Awaitable[Verdict]:
+    def _by_single_login(
+        self, client: ConnectingClient, connect: Credentials, proxy: str
+    ) -> Verdict | Awaitable[Verdict]:
         """Check the token, or the single user, of `authorization`."""
         login = self._login
         if login.proxy_required and not proxy:
             return refused("proxy connection required", ClosedReason.PROXY_REQUIRED)
         account = self._default_account
         if login.token:
-            is_right = self.passwords.check(login.token, connect.auth_token)
+            is_right = self.passwords.check(login.token, connect.auth_token, client.ip)
             return _if_right(is_right, Verdict(account, user=REDACTED, label="token"))
         accepted = Verdict(account, user=login.user, label=f"user:{login.user}")
         if (login.user or login.password) and self.passwords.same(connect.user, login.user):
-            return _if_right(self.passwords.check(login.password, connect.password), accepted)
-        return _if_right(self.passwords.refuse(connect.password), REFUSED)
+            return _if_right(
+                self.passwords.check(login.password, connect.password, client.ip), accepted
+            )
+        return _if_right(self.passwords.refuse(connect.password, client.ip), REFUSED)
 
 
 def _if_right(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -63,6 +64,28 @@ def test_guesses(server: Target) -> None:
                 b"-ERR 'Authorization Violation'\r\n",
                 b"-ERR 'Authentication Timeout'\r\n",
             )
+
+
+def test_guesses_from_one_address_do_not_delay_another(
+    start_threaded_server: Callable[..., Target],
+) -> None:
+    """Addresses take turns: with one queue for all, this login would be the last to be answered."""
+    dear = HASH_OF_SECRET.replace("$04$", "$10$")
+    olga = {"user": "olga", "password": HASH_OF_SECRET}
+    server = start_threaded_server(
+        authorization={"users": [{"user": "ivan", "password": dear}, olga], "timeout": 60}
+    )
+    with ExitStack() as stack:
+        guessing = [stack.enter_context(Wire(server.address)) for _ in range(2 * GUESSES)]
+        other = stack.enter_context(Wire(server.address, source_ip="127.0.0.2"))
+        for number, wire in enumerate(guessing):
+            wire.send(connect("ivan" if number % 2 else "nobody", f"guess {number}"))
+        readable = select.select([wire.socket for wire in guessing[:1]], [], [], 30)[0]
+        assert readable, "the first guess is answered, so all have been queued"
+        other.send(connect("olga", "s3cr3t"))
+        other.sync()
+        answered = select.select([wire.socket for wire in guessing], [], [], 0)[0]
+        assert len(answered) < GUESSES
 
 
 def test_an_oversized_connect(server: Target) -> None:

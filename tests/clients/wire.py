@@ -38,9 +38,15 @@ class Wire:
     """The client's end of one connection, opened at once; its INFO is kept in `info`."""
 
     def __init__(
-        self, address: Address, *, deadline_s: float = DEADLINE_S, read_info: bool = True
+        self,
+        address: Address,
+        *,
+        deadline_s: float = DEADLINE_S,
+        read_info: bool = True,
+        source_ip: str = "",
     ) -> None:
-        self.socket = socket.create_connection(address, timeout=deadline_s)
+        """Connect; `source_ip` is the address of this end, empty: the system chooses."""
+        self.socket = socket.create_connection(address, deadline_s, (source_ip, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.answer_pings = True
         self._unread = bytearray()
