@@ -11,11 +11,14 @@ Promise
   503 (no responders) as for a subject without subscriptions.
 - A message passes through the imports of one export once: services that import each other cannot
   send it in a circle. Services may be imported through any number of accounts.
-- The header is the server's own statement: one that a client sent is replaced.
+- The header is the server's own statement. It comes first, and what a client sent that any
+  receiver could read as this header, or as a continuation of it, is left out.
 - A small request makes no Python object but its reply.
 
 Source: nats-server's `processServiceImport` (server/client.go).
 """
+
+import re
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
@@ -37,6 +40,11 @@ cdef enum:
     FRAME_BYTES = 512
 
 cdef bytes INFO_NAME = b"Nats-Request-Info"
+cdef const char* STATUS = b"NATS/1.0"
+cdef const char* INFO_NAME_LOWER = b"nats-request-info"
+cdef Py_ssize_t STATUS_LEN = 8, INFO_NAME_LEN = 17
+cdef object LINE_END = re.compile(rb"(\r\n|\r|\n)")
+cdef object NOT_IN_NAMES = re.compile(r"[^!-~]+")
 
 
 cdef class ServiceImportSink(Sink):
@@ -189,28 +197,31 @@ cdef class ServiceImportSink(Sink):
             None if origin.session == NULL else <object> origin.session, account.name, service,
             is_shared, is_located,
         )
-        return INFO_NAME + b": " + json + b"\r\n\r\n"
+        return INFO_NAME + b": " + json + b"\r\n"
 
     cdef bytes write(
         self, Message* request, const Message* message, const char* reply, Py_ssize_t reply_len
     ):
         """Set line and data of the request; return what owns them, or None: `frame` does."""
         cdef bytes line = self.info_line(message.origin)
-        cdef bytes base = None
-        cdef const char* headers = b"NATS/1.0\r\n"
-        cdef Py_ssize_t base_len = NEW_HEADERS_BYTES
+        cdef bytes cleaned              # what owns `headers`, if those of the message are not taken
+        cdef const char* headers = b"NATS/1.0\r\n\r\n"
+        cdef Py_ssize_t headers_len = NEW_HEADERS_BYTES + 2
+        cdef Py_ssize_t status_len = NEW_HEADERS_BYTES
         cdef Py_ssize_t header_len, size
         cdef bytes owner = None
         cdef char* data
         cdef char* end
         if message.header_len > NEW_HEADERS_BYTES + 2:
             headers = message.data
-            base_len = message.header_len - 2
-            if has_header(headers, message.header_len, INFO_NAME):
-                base = without_header(headers[:message.header_len], INFO_NAME)[:-2]
-                headers = base
-                base_len = PyBytes_GET_SIZE(base)
-        header_len = base_len + PyBytes_GET_SIZE(line)
+            headers_len = message.header_len
+            status_len = status_length(headers, headers_len)
+            if status_len == 0 or may_imitate(headers + status_len, headers + headers_len):
+                cleaned = without_imitations(headers[:headers_len])
+                headers = PyBytes_AS_STRING(cleaned)
+                headers_len = PyBytes_GET_SIZE(cleaned)
+                status_len = status_length(headers, headers_len)
+        header_len = headers_len + PyBytes_GET_SIZE(line)
         size = header_len + message.data_len - message.header_len
         if size + 2 > BY_REFERENCE_BYTES:
             owner = PyBytes_FromStringAndSize(NULL, size + 2)
@@ -234,8 +245,12 @@ cdef class ServiceImportSink(Sink):
         request.line_len = end - request.line
         if owner is None:
             data = end
-        memcpy(data, headers, base_len)
-        memcpy(data + base_len, PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line))
+        memcpy(data, headers, status_len)
+        memcpy(data + status_len, PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line))
+        memcpy(
+            data + status_len + PyBytes_GET_SIZE(line), headers + status_len,
+            headers_len - status_len,
+        )
         memcpy(
             data + header_len, message.data + message.header_len,
             message.data_len - message.header_len + 2,
@@ -298,14 +313,74 @@ cdef class ServiceImportSink(Sink):
         return self.frame
 
 
-cdef bint has_header(const char* block, Py_ssize_t length, bytes name):
-    """Return whether a line of a header block begins with a name."""
-    return length > PyBytes_GET_SIZE(name) and (b"\n" + name + b":") in block[:length]
+cdef Py_ssize_t status_length(const char* block, Py_ssize_t length) noexcept:
+    """Return the length of the first line of a header block; 0: the block is not well formed."""
+    cdef const char* end
+    if memcmp(block, STATUS, STATUS_LEN) != 0 or memcmp(block + length - 4, b"\r\n\r\n", 4) != 0:
+        return 0
+    if block[STATUS_LEN] != c"\r" and block[STATUS_LEN] != c" ":
+        return 0
+    end = line_end(block + STATUS_LEN, block + length)
+    return end + 2 - block if end[0] == c"\r" and end[1] == c"\n" else 0
 
 
-def without_header(bytes block not None, bytes name not None) -> bytes:
-    """Return a header block without the lines of a header."""
-    prefix = name + b":"
-    return b"\r\n".join(
-        [line for line in block.split(b"\r\n") if not line.startswith(prefix)]
-    )
+cdef bint may_imitate(const char* line, const char* end) noexcept:
+    """Return whether lines may hold an INFO_NAME in some spelling, or continue a line before."""
+    if line[0] == c" " or line[0] == c"\t":
+        return True
+    while line < end:
+        if begins_like_info(line, end):
+            return True
+        line = line_end(line, end) + 1
+    return False
+
+
+cdef const char* line_end(const char* at, const char* end) noexcept:
+    while at < end and at[0] != c"\r" and at[0] != c"\n":
+        at += 1
+    return at
+
+
+cdef bint begins_like_info(const char* at, const char* end) noexcept:
+    """Return whether a line's name is INFO_NAME, apart from case, blanks and bytes beyond ASCII."""
+    cdef Py_ssize_t found = 0
+    cdef unsigned char byte
+    while at < end and at[0] != c"\r" and at[0] != c"\n":
+        byte = at[0]
+        if byte > 0x7E:
+            return True
+        if byte > 0x20:
+            if found == INFO_NAME_LEN:
+                return byte == c":"
+            if (byte | 0x20 if c"A" <= byte <= c"Z" else byte) != INFO_NAME_LOWER[found]:
+                return False
+            found += 1
+        at += 1
+    return False
+
+
+def without_imitations(bytes block not None) -> bytes:
+    """Return a well-formed header block that holds no INFO_NAME in any spelling.
+
+    Receivers differ in what ends a line, in whether names have a case, in what they strip from
+    names, and in whether a line that begins with a blank continues the one before. A block whose
+    first line is neither NATS/1.0 nor that, a blank and more, is taken for an empty one.
+    """
+    parts = LINE_END.split(block)           # line, end, line, end, …, line
+    kept = [parts[0]]
+    if not (kept[0] + b" ").startswith(STATUS + b" "):
+        return b"NATS/1.0\r\n\r\n"
+    cdef bint is_left_out = True            # a line that continues the one of the server
+    for end, line in zip(parts[1::2], parts[2::2]):
+        if not line.startswith((b" ", b"\t")):
+            is_left_out = False
+        is_left_out = is_left_out or is_imitation(line)
+        if not is_left_out:
+            kept += [b"\r\n" if len(kept) == 1 else end, line]
+    return b"".join(kept).rstrip(b"\r\n") + b"\r\n\r\n"
+
+
+cdef bint is_imitation(bytes line):
+    name, colon, _ = line.partition(b":")
+    shown = NOT_IN_NAMES.sub("", name.decode(errors="replace").upper())
+    return bool(colon) and shown == "NATS-REQUEST-INFO"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from email.parser import BytesParser
+from email.policy import compat32
 from typing import Any
 
 import pytest
@@ -14,9 +16,9 @@ REPLY = re.compile(r"_R_\.[0-9A-Za-z]{6}\.[0-9A-Za-z]{11}")
 
 
 def info_of(message: Got) -> dict[str, Any]:
-    head, _, text = message.headers.partition("Nats-Request-Info: ")
-    assert head.startswith("NATS/1.0\r\n")
-    info: dict[str, Any] = json.loads(text.removesuffix("\r\n\r\n"))
+    status, line, *_ = message.headers.split("\r\n")
+    assert status.startswith("NATS/1.0")
+    info: dict[str, Any] = json.loads(line.removeprefix("Nats-Request-Info: "))
     return info
 
 
@@ -103,9 +105,84 @@ def test_a_header_that_the_client_made_up_is_replaced(size: int) -> None:
         own = {"X": "1", "Nats-Request-Info": '{"acc":"A"}', "Y": "2"}
         requestor.publish("a", own, b"d" * size)
         request = responder.got()
-        assert request.headers.startswith("NATS/1.0\r\nX: 1\r\nY: 2\r\nNats-Request-Info: {")
+        assert request.headers.startswith("NATS/1.0\r\nNats-Request-Info: {")
+        assert request.headers.endswith("}\r\nX: 1\r\nY: 2\r\n\r\n")
         assert info_of(request)["acc"] == "B"
         assert request.data == b"d" * size
+
+
+FORGED = '{"acc":"A","user":"root"}'
+NAME = "Nats-Request-Info"
+
+
+def values_in(block: bytes) -> list[str]:
+    """Return the values that parsers of clients, and more lenient ones, find under the name."""
+    found = []
+    mail = BytesParser(policy=compat32).parsebytes(block[10:])  # nats.py
+    found += [str(value) for name, value in mail.items() if name == NAME]
+    text = block.decode(errors="replace")
+    for end in ("\r\n", "\n", "\r", "\r\n|\r|\n"):  # nats.js and Java, nats.go, and what is left
+        for fold in ("", "[ \t]+"):
+            unfolded = re.sub(f"(?:{end}){fold}", " ", text) if fold else text
+            for line in re.split(end, unfolded):
+                name, colon, value = line.partition(":")
+                if colon and name.strip().casefold() == NAME.casefold():
+                    found.append(value)
+    return found
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        f"NATS/1.0\r\nNats-Request-Info: {FORGED}\r\n\r\n",
+        f"NATS/1.0\r\nnats-request-info:{FORGED}\r\nX: 1\r\n\r\n",
+        f"NATS/1.0\r\nX: 1\r\nNATS-REQUEST-INFO : {FORGED}\r\n\r\n",
+        f"NATS/1.0\r\nX: 1\r\n \tNats-Request-Info\t:{FORGED}\r\n\r\n",
+        f"NATS/1.0\nNats-Request-Info: {FORGED}\n\n",
+        f"NATS/1.0\r\nX: 1\nNats-Request-Info: {FORGED}\r\n\r\n",
+        f"NATS/1.0\r\nX: 1\rNats-Request-Info: {FORGED}\rY: 2\r\n\r\n",
+        f"NATS/1.0\r\nX: 1\n\rNats-Request-Info: {FORGED}\r\n\r\n",
+        f"NATS/1.0\r\nNats-Request-Info: x\r\n {FORGED}\r\n\t{FORGED}\r\nX: 1\r\n\r\n",
+        f"NATS/1.0\r\n {FORGED}\r\nX: 1\r\n\r\n",
+        f"NATS/1.0\r\n\t{FORGED}",
+        f"NATS/1.0\r\nX: 1\r\n\x0bNats-Request-Info\x1c: {FORGED}\r\n\r\n",
+        f"NATS/1.0\r\nNats-Request-Info\xa0: {FORGED}\r\n\u2003Nats-Request-Info: {FORGED}\r\n\r\n",
+        f"NATS/1.0\r\nNats-Reque\u017ft-Info: {FORGED}\r\n\r\n",
+        f"NATS/1.0\r\nNats-Request-Info: {FORGED}",
+        f"NATS/1.0 503 Bad\r\nNats-Request-Info: {FORGED}\r\n\r\n",
+        f"NATS/1.0Nats-Request-Info: {FORGED}\r\n\r\n",
+        f"NATS/1.0xxNats-Request-Info: {FORGED}\r\n\r\n",
+        f"xxxxxxxx\r\nNats-Request-Info: {FORGED}\r\n\r\n",
+        f"NATS/1.0\r\nX: 1\r\n\r\nNats-Request-Info: {FORGED}\r\n\r\n",
+        f"NATS/1.0\r\n\r\n\r\nNats-Request-Info: {FORGED}\r\n\r\n",
+        f"NATS/1.0\r\nX: 1\r\nNats-Request-Info: {FORGED}\r\n",
+        f"NATS/1.0\r\n\0Nats-Request-Info: {FORGED}\r\n\r\n",
+    ],
+)
+def test_no_receiver_reads_an_imitation_of_the_header(block: str) -> None:
+    with serving(A=account(exports=[{"service": "a"}]), B=account(service("A", "a"))) as s:
+        responder, requestor = s.join("A"), s.join("B")
+        responder.subscribe("a")
+        headers = block.encode()
+        requestor.send(b"HPUB a %d %d\r\n%bdata\r\n" % (len(headers), len(headers) + 4, headers))
+        request = responder.got()
+        assert request.data == b"data"
+        assert info_of(request)["acc"] == "B"
+        values = values_in(request.headers.encode())
+        assert len(values) >= 5, "each parser finds the header"
+        assert all('"acc":"B"' in value and "root" not in value for value in values)
+
+
+def test_other_headers_pass_unchanged() -> None:
+    block = b"NATS/1.0\r\nNats-Request-Infos: 1\r\nNats-Msg-Id:2\r\n folded\r\nnats-request\r\n\r\n"
+    with serving(A=account(exports=[{"service": "a"}]), B=account(service("A", "a"))) as s:
+        responder, requestor = s.join("A"), s.join("B")
+        responder.subscribe("a")
+        requestor.send(b"HPUB a %d %d\r\n%b\r\n" % (len(block), len(block), block))
+        request = responder.got()
+        status, own, rest = request.headers.encode().split(b"\r\n", 2)
+        assert own.startswith(b"Nats-Request-Info: {")
+        assert status + b"\r\n" + rest == block
 
 
 def test_a_service_passes_through_three_accounts() -> None:
