@@ -31,6 +31,8 @@ cdef class PendingReply:
     cdef object measure                  # LatencyMeasure; None: it is not measured
     cdef dict queue                      # of its threshold: it is listed there by `subject`
     cdef int64_t due_ns                  # monotonic time at which it is given up
+    cdef PendingReply older              # of the replies that the requestor's account awaits
+    cdef PendingReply newer
 
 
 cdef class AccountEntry(Sink):
@@ -44,6 +46,9 @@ cdef class AccountEntry(Sink):
     cdef dict pending                    # `_R_.…` -> PendingReply
     cdef dict queues                     # threshold -> its PendingReplies, the oldest first
     cdef dict awaited                    # reply in this account -> PendingReply, or a list of them
+    cdef PendingReply oldest             # of the replies that are awaited here, by their last use
+    cdef PendingReply newest
+    cdef Py_ssize_t awaited_replies      # how many there are
     cdef object timer                    # next call of `expire`; None: nothing is pending
     cdef int64_t timer_ns                # monotonic time of that call
     cdef bytes random_bytes              # random numbers, drawn in stock
@@ -60,6 +65,8 @@ cdef class AccountEntry(Sink):
     cdef int begin_replies(self) except -1
     cdef int await_reply(self, PendingReply pending) except -1
     cdef int unawait(self, PendingReply pending) except -1
+    cdef int link(self, PendingReply pending) except -1
+    cdef int unlink(self, PendingReply pending) except -1
     cdef int set_timer(self) except -1
     cdef int take(self, PendingReply pending, Message* message) except -1
     cdef int64_t respond(self, PendingReply pending, Message* message) except -1

@@ -8,7 +8,8 @@ Promise
   number of 64 bits, which only it was told; whoever guesses has no second chance to see an answer.
 - A reply subject ends with its only response, with an empty response, when nobody listens in the
   requestor's account any more, or when the threshold of the export has passed without a response.
-- At most PENDING_MAX replies are pending in an account; then the oldest one is given up.
+- An account awaits at most AWAITED_MAX replies of other accounts. For one more, its own oldest one
+  is given up: an account that asks without end takes nothing from others.
 - Replies to an acknowledgement subject (`$JS.ACK.`) are not changed: consumers rely on them.
 
 Source: nats-server's `addRespServiceImport`, `processServiceImportResponse` and
@@ -31,7 +32,7 @@ from natsd.core.routing cimport (
 import os
 
 cdef enum:
-    PENDING_MAX = 1 << 20
+    AWAITED_MAX = 1 << 16
     EXPIRED_PER_TURN = 1000
     RANDOM_BYTES = 4096
     KEY_LETTERS = 11            # of 62 kinds: more than 64 bits
@@ -117,6 +118,8 @@ cdef class AccountEntry(Sink):
         pending.export = export
         self.keep(pending)
         requestor.await_reply(pending)
+        if requestor.awaited_replies > AWAITED_MAX:
+            requestor.oldest.responder.forget(requestor.oldest, SERVICE_TIMEOUT)
         return pending
 
     cdef int begin_replies(self) except -1:
@@ -147,11 +150,6 @@ cdef class AccountEntry(Sink):
         cdef dict queue = self.queues.get(pending.export.threshold_ns)
         if queue is None:
             queue = self.queues[pending.export.threshold_ns] = {}
-        if len(self.pending) >= PENDING_MAX:
-            for oldest in self.queues.values():
-                if oldest:
-                    self.forget(next(iter(oldest.values())), SERVICE_TIMEOUT)
-                    break
         pending.queue = queue
         pending.due_ns = monotonic_ns() + pending.export.threshold_ns
         self.pending[pending.subject] = pending
@@ -164,6 +162,8 @@ cdef class AccountEntry(Sink):
         """Give a reply that was used the whole threshold again."""
         pending.queue.pop(pending.subject, None)
         self.keep(pending)
+        pending.requestor.unlink(pending)
+        pending.requestor.link(pending)
         return 0
 
     cdef int forget(self, PendingReply pending, int status) except -1:
@@ -353,6 +353,7 @@ cdef class AccountEntry(Sink):
 
     cdef int await_reply(self, PendingReply pending) except -1:
         """Note that a response to `pending.reply` is awaited in this account."""
+        self.link(pending)
         known = self.awaited.get(pending.reply)
         if known is None:
             self.awaited[pending.reply] = pending
@@ -366,6 +367,7 @@ cdef class AccountEntry(Sink):
 
     cdef int unawait(self, PendingReply pending) except -1:
         """Undo `await_reply`."""
+        self.unlink(pending)
         known = self.awaited.get(pending.reply)
         if known is pending:
             del self.awaited[pending.reply]
@@ -373,6 +375,31 @@ cdef class AccountEntry(Sink):
             known.pop(pending.subject, None)
             if not known:
                 del self.awaited[pending.reply]
+        return 0
+
+    cdef int link(self, PendingReply pending) except -1:
+        """List an awaited reply as the newest one."""
+        pending.older = self.newest
+        if self.newest is None:
+            self.oldest = pending
+        else:
+            self.newest.newer = pending
+        self.newest = pending
+        self.awaited_replies += 1
+        return 0
+
+    cdef int unlink(self, PendingReply pending) except -1:
+        """Undo `link`."""
+        if pending.older is None:
+            self.oldest = pending.newer
+        else:
+            pending.older.newer = pending.newer
+        if pending.newer is None:
+            self.newest = pending.older
+        else:
+            pending.newer.older = pending.older
+        pending.older = pending.newer = None
+        self.awaited_replies -= 1
         return 0
 
     def unsubscribed(self, Subscription sub not None) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.accounts.shared import Got, account, service, serving
 
+AWAITED_MAX = 65_536
 REPLY = re.compile(r"_R_\.[0-9A-Za-z]{6}\.[0-9A-Za-z]{11}")
 
 
@@ -201,6 +202,43 @@ def test_a_service_passes_through_three_accounts() -> None:
         responder.pub(request.reply, b"yes")
         assert requestor.got().data == b"yes"
         assert [s.pending(name) for name in "AB"] == [0, 0]
+
+
+def test_an_account_that_asks_without_end_loses_only_its_own_replies() -> None:
+    """Its oldest one goes for each new one; a stream of responses is as old as its last one."""
+    exports = [{"service": "help"}, {"service": "many", "response_type": "stream"}]
+    with serving(
+        A=account(exports=exports),
+        B=account(service("A", "help"), service("A", "many")),
+        C=account(service("A", "help")),
+    ) as s:
+        responder, greedy, other = s.join("A"), s.join("B"), s.join("C")
+        responder.subscribe("*")
+        other.subscribe("inbox")
+        greedy.subscribe("in.>")
+        other.request("help", "inbox")
+        of_other = responder.got().reply
+        greedy.request("help", "in.first")
+        first = responder.got().reply
+        greedy.request("many", "in.many")
+        many = responder.got().reply
+        replies = []
+        for start in range(0, AWAITED_MAX, 1024):
+            requests = [b"PUB help in.%d 0\r\n\r\n" % n for n in range(start, start + 1024)]
+            greedy.send(b"".join(requests))
+            replies += [responder.got().reply for _ in requests]
+            responder.pub(many, b"m")
+            assert greedy.got().subject == "in.many"
+        assert s.pending("A") == AWAITED_MAX + 1
+        assert s.awaited("B") == AWAITED_MAX
+        for late in (first, replies[0]):
+            responder.pub(late)
+        for awaited in (replies[1], replies[-1], many):
+            responder.pub(awaited)
+        answered = [greedy.got().subject for _ in range(3)]
+        assert answered == ["in.1", f"in.{AWAITED_MAX - 1}", "in.many"]
+        responder.pub(of_other, b"yes")
+        assert other.got().data == b"yes"
 
 
 def test_a_stream_of_responses_ends_with_an_empty_one() -> None:
