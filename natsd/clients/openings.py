@@ -325,8 +325,9 @@ class Opening:
         """Return why a connection closes in its handshake."""
         if reason not in LOST:
             return reason
-        has_begun = client_tls(self._client) is not None
+        framing = self._client.endpoint.framing
         if reason is ClosedReason.CLIENT_CLOSED:
+            has_begun = isinstance(framing, TlsFraming) and framing.has_begun
             self._tell("unexpected EOF" if has_begun else "EOF")
         else:
             self._tell("connection reset by peer")
@@ -338,7 +339,7 @@ class Opening:
     def _answer_plainly(self) -> None:
         """Tell a client that does not speak TLS that it must."""
         framing = self._client.endpoint.framing
-        if isinstance(framing, TlsFraming) and framing.tls is None:
+        if isinstance(framing, TlsFraming) and not framing.has_begun:
             framing.send_unframed(f"-ERR '{ErrorText.TLS_REQUIRED}'\r\n".encode())
 
     # ---- the end

@@ -21,7 +21,8 @@ cdef class TlsFraming(Framing):
     cdef TlsEngine engine
     cdef Endpoint endpoint
     cdef object opening              # what is told of the end of the handshake; then None
-    cdef readonly object tls         # ssl.SSLObject; None: the client has sent nothing yet
+    cdef readonly object tls         # ssl.SSLObject; None: no whole record has come yet
+    cdef readonly bint has_begun     # the peer's first byte is that of a handshake
     cdef public bint is_first        # the handshake came before INFO
     cdef readonly bint is_open       # the handshake is complete
     cdef bint has_ended              # the peer sent close_notify, or TLS failed: no more is read

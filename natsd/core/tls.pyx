@@ -9,6 +9,8 @@ Promise
   whose record buffers OpenSSL frees when they are empty.
 - Bytes are decrypted to where the protocol wants them: a large payload to its place, others to
   `plain`. What the protocol leaves of `plain` is kept and put before the next bytes.
+- OpenSSL is asked when the first record is whole, or HELLO_BYTES_MAX of it: 44 KiB that a handshake
+  takes are not spent on a peer that begins one and stops before that.
 - Bytes appended before `frame` are sent as they are; those appended during the handshake are
   encrypted after it.
 - A handshake, whose signature takes up to a millisecond, may take half of the loop's time: one that
@@ -35,6 +37,8 @@ cdef enum:
     SEALED_BYTES = 256 * 1024       # bytes that are encrypted at a time, about
     SEALED_VECTORS = 16
     HANDSHAKE_RECORD = 22           # first byte of a client that speaks TLS
+    RECORD_HEADER_BYTES = 5         # type, version, length of what follows
+    HELLO_BYTES_MAX = 4096          # of a first record that are awaited before OpenSSL gets it
     HANDSHAKES_NS = 1_000_000       # time for waiting handshakes in one turn of the loop
 
 NOT_TLS = "tls: first record does not look like a TLS handshake"
@@ -121,6 +125,10 @@ cdef class TlsFraming(Framing):
             return 0
         if self.has_ended:
             return size
+        if self.tls is None and size and (<unsigned char>buffer[0]) == HANDSHAKE_RECORD:
+            self.has_begun = True
+            if size < first_record(buffer, size):
+                return 0
         if not self.is_open and size:
             if not self.is_admitted and engine.must_wait():
                 engine.wait(self)
@@ -143,7 +151,7 @@ cdef class TlsFraming(Framing):
         """Handle received bytes: first the handshake, then records."""
         if size:
             if self.tls is None:
-                if (<unsigned char>buffer[0]) != HANDSHAKE_RECORD:
+                if not self.has_begun:
                     return self.fail(NOT_TLS)
                 self.tls = self.opening.context.wrap_bio(
                     self.engine.incoming, self.engine.outgoing, server_side=True
@@ -319,3 +327,11 @@ cdef class TlsFraming(Framing):
         self.rest_bytes = 0
         self.inner.drop()
         self.inner = deaf
+
+
+cdef Py_ssize_t first_record(const char* buffer, Py_ssize_t size) noexcept:
+    """Return how many bytes of the first record are awaited."""
+    cdef const unsigned char* header = <const unsigned char*> buffer
+    if size < RECORD_HEADER_BYTES:
+        return RECORD_HEADER_BYTES
+    return min(RECORD_HEADER_BYTES + (header[3] << 8 | header[4]), <Py_ssize_t>HELLO_BYTES_MAX)

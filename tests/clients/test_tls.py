@@ -5,11 +5,13 @@ nats-server's `doTLSHandshake` (server/client.go) and `createClientEx` (server/s
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import nats
@@ -152,6 +154,31 @@ def test_a_silent_client_is_closed_if_the_handshake_may_end_before_info_is_sent(
     target = start_threaded_server(tls=settings)
     with socket.create_connection(("127.0.0.1", target.port), timeout=20) as silent:
         assert silent.recv(4096) == b""
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_half_handshakes_are_counted_and_end(
+    start_threaded_server: StartThreadedServer, trust: Trust, whole: bool
+) -> None:
+    """Each counts as a connection, and lasts no longer than a handshake may."""
+    target = start_threaded_server(tls={**trust.settings, "timeout": "2s"}, max_connections=3)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        trust.client().wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+    hello = outgoing.read()
+    with ExitStack() as stack:
+        half = [stack.enter_context(Wire(target.address)) for _ in range(3)]
+        for wire in half:
+            wire.send(hello if whole else hello[:100])
+        with Wire(target.address) as refused:
+            assert b"maximum connections exceeded" in refused.read_until_closed()
+        for wire in half:
+            with contextlib.suppress(ConnectionResetError):
+                while wire.socket.recv(65536):
+                    pass
+        with open_secure(target, trust.client()) as wire:
+            wire.send(QUIET)
+            assert wire.sync() == []
 
 
 def test_auto_with_clients_without_tls(

@@ -246,6 +246,35 @@ def test_another_protocol_is_not_given_to_openssl(
 
 
 @ANY_PEER
+def test_openssl_gets_the_first_record_when_it_is_whole(
+    rig: Rig, server_context: ssl.SSLContext, kind: type[Peer]
+) -> None:
+    """Half a handshake takes no memory of OpenSSL."""
+    peer = TlsPeer(rig, TlsEngine(rig.reactor), peer_of(rig, kind), server_context)
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.tls.do_handshake()
+    hello = peer.outgoing.read()
+    for piece in (hello[:3], hello[3:6], hello[6:-1]):
+        peer.peer.send(piece)
+        assert peer.framing.has_begun
+        assert peer.framing.tls is None
+    peer.peer.send(hello[-1:])
+    assert peer.framing.tls is not None
+    peer.incoming.write(peer.peer.read(1 << 16))
+    peer.shake_hands()
+
+
+def test_a_first_record_without_end_is_not_collected(
+    rig: Rig, server_context: ssl.SSLContext
+) -> None:
+    peer = TlsPeer(rig, TlsEngine(rig.reactor), peer_of(rig, SocketPeer), server_context)
+    peer.peer.send(b"\x16\x03\x01\x40\x00" + bytes(4090))
+    assert peer.framing.tls is None
+    peer.peer.send(bytes(1))
+    assert peer.framing.tls is not None
+
+
+@ANY_PEER
 def test_a_stalled_publisher_goes_on_where_it_stopped(
     rig: Rig, server_context: ssl.SSLContext, kind: type[Peer]
 ) -> None:
