@@ -11,6 +11,8 @@
 - JetStream without a configured directory uses one below the system's directory for temporary
   files, like nats-server.
 - The daemon raises its soft limit of open files to the hard limit.
+- A thread that computes, such as one that checks a JWT of 600 KB, lets the event loop go on after
+  `THREAD_TURN_S`, ten times sooner than Python's default.
 - It runs on uvloop if that is installed, else on asyncio's own loop.
 """
 
@@ -50,6 +52,7 @@ SIGNAL_NAMES: Final = {
     signal.SIGHUP: "hangup",
 }
 
+THREAD_TURN_S: Final = 0.0005
 # A daemon's objects (connections, subscriptions) live long. Python's default, a collection after
 # 700 allocations, would visit them again and again while thousands of clients connect.
 GC_THRESHOLDS: Final = (50_000, 20, 50)
@@ -87,6 +90,7 @@ async def _serve(options: Options, log: DaemonLog, config: "LoadedConfig | None"
     except (FileError, JetStreamError, ListenError, OptionsError) as error:
         return _fail(str(error), options)
     gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(THREAD_TURN_S)
     waiting = [asyncio.create_task(each) for each in (stop.wait(), server.wait_closed())]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,9 +19,13 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from natsd import Server
+from natsd.auth.jwt.account import AccountClaims
+from natsd.auth.jwt.account_checks import account_issues
+from natsd.auth.jwt.issues import Issues
 from natsd.auth.jwt.token import encode
 from natsd.auth.nkeys import KeyPair, Kind
 from natsd.config import OptionsError
+from natsd.server import operator_mode
 from natsd.server.reload import ReloadError
 from tests.auth.tokens import NO_USER_LIMITS, AccountKeys, Operator, UserKeys, key, token
 from tests.waiting import eventually_within
@@ -436,6 +441,22 @@ async def test_a_reload_takes_changed_jwts_from_the_settings() -> None:
         options = replace(server.options, resolver_preload={A.name: changed.jwt})
         await server.operator.reload(options)
         assert await client.next() == "-ERR 'User Authentication Revoked'"
+
+
+async def test_a_reload_checks_jwts_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of an account with thousands of exports takes too long for the event loop."""
+    threads = []
+
+    def note(claims: AccountClaims, now_s: float) -> Issues:
+        threads.append(threading.current_thread())
+        return account_issues(claims, now_s)
+
+    monkeypatch.setattr(operator_mode, "account_issues", note)
+    async with memory(A) as server:
+        assert server.operator is not None
+        await server.operator.reload(server.options)
+    assert len(threads) == 4
+    assert threading.current_thread() not in threads
 
 
 async def test_a_reload_takes_changed_files(tmp_path: Path) -> None:
