@@ -5,7 +5,7 @@ Whole or byte by byte, the answer is the same. Input: the first bytes of a conne
 
 from natsd.clients.proxy_protocol import V2_SIGNATURE, BadHeader, Header, read_header
 
-MODULES = ["natsd.clients.proxy_protocol"]
+MODULES: list[str] = []  # read by Python, whose coverage run.py measures
 SEEDS = [
     b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 4222\r\nCONNECT {}\r\n",
     b"PROXY TCP6 2001:db8::1 ::ffff:192.0.2.1 1 65535\r\n",

@@ -33,6 +33,7 @@ READERS_IN_PYTHON = [
     "natsd.auth.jwt",
     "natsd.auth.nkeys",
     "natsd.auth.xkeys",
+    "natsd.clients.proxy_protocol",
     "natsd.core.durations",
     "natsd.core.wall_time",
     "natsd.jetstream.models.times",
