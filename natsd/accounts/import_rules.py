@@ -6,7 +6,7 @@
 - If several exports include the subject, the narrowest one decides. (nats-server takes any.)
 - Imports that could send a message in a circle are refused: each is checked against those that are
   in force already.
-- `check_accounts` checks all accounts of a configuration, before anything of it is applied.
+- `check_shares` checks all accounts of a configuration, before anything of it is applied.
 
 Source: nats-server's `parseAccounts` (server/opts.go), `checkAuth`, `checkServiceImportsForCycles`
 and `checkStreamImportsForCycles` (server/accounts.go), error texts included.
@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from natsd.accounts.import_patterns import ImportPatterns
 from natsd.accounts.mappings import check_mappings
 from natsd.config.account_options import AccountOptions
+from natsd.config.settings import OptionsError
 from natsd.config.shared_subjects import ServiceExport, ServiceImport, StreamExport, StreamImport
 from natsd.core.quoting import quoted
 from natsd.core.routing import collide, is_literal, is_subset, is_valid, is_valid_publish
@@ -225,29 +226,30 @@ def _same_stream(one: Import, other: Import) -> bool:
     )
 
 
-def check_accounts(
+def check_shares(
     accounts: Mapping[str, AccountOptions],
     *,
     check_activation: CheckActivation = no_activation,
     has_system_account: bool = True,
     cluster: str = "",
-) -> list[str]:
+) -> list[OptionsError]:
     """Return what is wrong with the exports, imports and mappings of all accounts together."""
     rules = ImportRules(check_activation)
     rules.options = dict(accounts)
-    errors = [
-        error
-        for options in accounts.values()
-        for error in check_mappings(options.mappings, cluster)
-    ]
-    for options in accounts.values():
-        for export in options.exports:
-            errors += _check_export(accounts, options, export, has_system_account)
+    errors = []
+    for name, options in accounts.items():
+        for source, text in check_mappings(options.mappings, cluster):
+            errors.append(OptionsError(text, path=("accounts", name, "mappings", source)))
+        for index, export in enumerate(options.exports):
+            for text in _check_export(accounts, options, export, has_system_account):
+                errors.append(OptionsError(text, path=("accounts", name, "exports", index)))
     if errors:
         return errors
-    for name in accounts:
+    for name, options in accounts.items():
         for given, refused in rules.judge(name):
-            errors.append(_import_error(given, str(refused)))
+            index = next(at for at, each in enumerate(options.imports) if each is given)
+            text = _import_error(given, str(refused))
+            errors.append(OptionsError(text, path=("accounts", name, "imports", index)))
     return errors
 
 

@@ -31,8 +31,8 @@ def make_mappings(given: Mappings, cluster: str = "") -> SubjectMappings | None:
     return SubjectMappings([_mapping(source, each, cluster) for source, each in given.items()])
 
 
-def check_mappings(given: Mappings, cluster: str = "") -> Iterator[str]:
-    """Yield what is wrong with an account's mappings."""
+def check_mappings(given: Mappings, cluster: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the sources of an account's mappings that are wrong, and what is wrong with each."""
     for source, destinations in given.items():
         try:
             for each in destinations:
@@ -41,7 +41,7 @@ def check_mappings(given: Mappings, cluster: str = "") -> Iterator[str]:
                 check_mapping(source, each.destination)
             _mapping(source, destinations, cluster)
         except InvalidMapping as error:
-            yield f"Error adding mapping for {quoted(source)} : {error}"
+            yield source, f"Error adding mapping for {quoted(source)} : {error}"
 
 
 def _mapping(

@@ -104,10 +104,10 @@ def _serve(settings: dict[str, Any]) -> int:
     if not path:
         return _serve_flags(settings)
     from natsd.config import OptionsError
-    from natsd.config.load import load_options
+    from natsd.server.start_checks import load_checked
 
     try:
-        loaded = load_options(path, settings)
+        loaded = load_checked(path, settings)
     except OptionsError as error:
         return _refuse_options(error)
     for warning in loaded.warnings:

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Sequence
 
 from natsd.config import OptionsError
-from natsd.config.load import error_lines, load_options
+from natsd.config.load import error_lines
 from natsd.config.loaded import LoadedConfig
+from natsd.server.start_checks import load_checked
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,7 +54,7 @@ def _diff(old_path: str, new_path: str) -> int:
 def _loaded(path: str) -> LoadedConfig | None:
     """Return the configuration, or print its mistakes."""
     try:
-        return load_options(path)
+        return load_checked(path)
     except OptionsError as error:
         print("\n".join(error_lines(error)), file=sys.stderr)
         return None

@@ -8,7 +8,6 @@ from typing import Any, Final
 from natsd.cli.config_diff import shown
 from natsd.clients.listener import host_port
 from natsd.config import Options
-from natsd.config.account_checks import all_users
 from natsd.config.account_jetstream import AccountJetStream
 from natsd.config.account_names import GLOBAL, SYSTEM
 from natsd.config.account_options import AccountOptions
@@ -18,6 +17,7 @@ from natsd.config.secret_texts import REDACTED
 from natsd.config.settings import settings_of
 from natsd.config.shared_subjects import ServiceExport, ServiceImport, StreamExport, StreamImport
 from natsd.config.tls_options import TlsOptions
+from natsd.config.user_checks import all_users
 from natsd.core.durations import format_duration
 
 EXPIRES_SOON: Final = timedelta(days=30)

@@ -7,6 +7,7 @@ Source: nats-server's `parseAuthorization` (server/opts.go).
 """
 # ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ from natsd.config.settings import (
     Settings,
     duration,
     flag,
+    locate,
     optional,
     secret,
     section_field,
@@ -59,7 +61,11 @@ def _read_callout(given: object) -> "AuthCalloutOptions":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationOptions(Settings):
-    """How clients log in, and how long that may take."""
+    """How clients log in, and how long that may take.
+
+    Flags may give a token or a single user besides what the file gives. Then a single user counts
+    only without a token, and only for names that are not in `users`.
+    """
 
     user: str = text("", "user name that clients must present")
     password: str = secret("password that goes with the user name, in plain or as bcrypt hash")
@@ -74,15 +80,6 @@ class AuthorizationOptions(Settings):
     )
     proxy_required: bool = flag(False, "accept only connections through a trusted proxy")
 
-    def check(self) -> None:
-        """Check settings that depend on each other. Raises OptionsError."""
-        if (self.user or self.password) and self.token:
-            raise OptionsError("Cannot have a user/pass and token", setting="token")
-        if self.user and self.users:
-            raise OptionsError("Can not have a single user/pass and a users array", setting="users")
-        if self.token and self.users:
-            raise OptionsError("Can not have a token and a users array", setting="users")
-
     @property
     def is_required(self) -> bool:
         """Whether this section makes clients log in."""
@@ -92,5 +89,21 @@ class AuthorizationOptions(Settings):
 
 
 def read_authorization(given: object) -> AuthorizationOptions:
-    """Return the section from a mapping. Raises OptionsError."""
-    return section_of(AuthorizationOptions, given, aliases=ALIASES)
+    """Return the section from a mapping, which has one kind of login. Raises OptionsError."""
+    section = section_of(AuthorizationOptions, given, aliases=ALIASES)
+    if isinstance(given, Mapping):
+        try:
+            _check_one_kind(section, has_users=any(str(name).lower() == "users" for name in given))
+        except OptionsError as error:
+            locate(error, given, ALIASES)
+            raise
+    return section
+
+
+def _check_one_kind(section: AuthorizationOptions, *, has_users: bool) -> None:
+    if (section.user or section.password) and section.token:
+        raise OptionsError("Cannot have a user/pass and token", setting="token")
+    if section.user and has_users:
+        raise OptionsError("Can not have a single user/pass and a users array", setting="users")
+    if section.token and has_users:
+        raise OptionsError("Can not have a token and a users array", setting="users")

@@ -17,6 +17,7 @@ from natsd.config.account_options import AccountOptions
 from natsd.config.mapping_options import MappingDestination
 from natsd.config.public_keys import ACCOUNT, is_public_key
 from natsd.config.settings import OptionsError
+from natsd.core.quoting import quoted
 from natsd.core.routing import is_valid_publish
 
 _API_SPACES: Final = ("INFO", *(f"{each}.>" for each in ("STREAM", "CONSUMER", "DIRECT")))
@@ -64,25 +65,33 @@ def check_default_domains(
     `is_operated` says that accounts come from JWTs.
     """
     for name, domain in domains.items():
-        if is_operated:
-            if not is_public_key(name, ACCOUNT):
-                raise OptionsError(
-                    f"default_js_domain contains account name {name!r}, which is not a valid "
-                    "public account nkey"
-                )
-        elif name in accounts:
-            if domain and has_jetstream(accounts[name]):
-                raise OptionsError(
-                    f'default_js_domain contains account name "{name}" with enabled JetStream'
-                )
-        elif name != GLOBAL:
-            raise OptionsError(
-                "in non operator mode, `default_js_domain` references non existing account "
-                f'"{name}"'
+        reason = _mistake(name, domain, accounts, system_account, is_operated=is_operated)
+        if reason:
+            raise OptionsError(reason, path=("default_js_domain", name))
+
+
+def _mistake(
+    name: str,
+    domain: str,
+    accounts: Mapping[str, AccountOptions],
+    system_account: str,
+    *,
+    is_operated: bool,
+) -> str:
+    """Return what is wrong with an account and its domain; empty: nothing."""
+    if is_operated:
+        if not is_public_key(name, ACCOUNT):
+            return (
+                f"default_js_domain contains account name {quoted(name)}, which is not a valid "
+                "public account nkey"
             )
-        if name == (system_account or SYSTEM):
-            raise OptionsError(f'system account "{name}" can not be in default_js_domain')
-        if domain and not is_valid_publish(f"$JS.{domain}.API"):
-            raise OptionsError(
-                f'default_js_domain contains account "{name}" with invalid domain name "{domain}"'
-            )
+    elif name in accounts:
+        if domain and has_jetstream(accounts[name]):
+            return f'default_js_domain contains account name "{name}" with enabled JetStream'
+    elif name != GLOBAL:
+        return f'in non operator mode, `default_js_domain` references non existing account "{name}"'
+    if name == (system_account or SYSTEM):
+        return f'system account "{name}" can not be in default_js_domain'
+    if domain and not is_valid_publish(f"$JS.{domain}.API"):
+        return f'default_js_domain contains account "{name}" with invalid domain name "{domain}"'
+    return ""

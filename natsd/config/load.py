@@ -7,25 +7,27 @@
 - All mistakes of a file are found at once: `error.every`, each with its position.
 - Warnings are those that nats-server has too; notes are what only natsd says.
 
-Start, `-t`, `natsd config` and reload read files with this function.
+Start, `-t`, `natsd config` and reload call it by `load_checked` (natsd/server/start_checks.py).
 
 Source: nats-server's `ProcessConfigFile` (server/opts.go).
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from natsd.config.account_names import GLOBAL
 from natsd.config.files import ParsedFile, nothing_collected, parse_file
 from natsd.config.key_environment import keys_of
 from natsd.config.listen import with_listen
 from natsd.config.loaded import LoadedConfig
 from natsd.config.options import Options
 from natsd.config.overrides import with_flags
-from natsd.config.settings import NOWHERE, OptionsError, raise_together, section_of
+from natsd.config.settings import NOWHERE, OptionsError, locate, raise_together, section_of
 from natsd.config.tree import ConfigMap
+from natsd.core.durations import format_duration
 
 LISTENS: Final = {
     "listen": ("host", "port"),
@@ -61,6 +63,9 @@ ALIASES: Final = {
 }
 SECONDS: Final = ("ping_interval", "write_deadline")
 """Durations for which nats-server takes a number of seconds, with a warning."""
+TEXT_DURATIONS: Final = ("lame_duck_duration", "lame_duck_grace_period")
+"""Durations for which nats-server takes no number."""
+LAME_DUCK_LEAST: Final = timedelta(seconds=30)
 LONG_TIMEOUT: Final = timedelta(seconds=60)
 
 
@@ -68,8 +73,13 @@ def load_options(
     path: Path | str | None,
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] = os.environ,
+    *,
+    further_check: Callable[[Options], None] = lambda _options: None,
 ) -> LoadedConfig:
-    """Return the options of a file (None: no file) and the command line. Raises OptionsError."""
+    """Return the options of a file (None: no file) and the command line.
+
+    `further_check` raises OptionsError for what other rooms refuse. Raises OptionsError.
+    """
     if path is None:
         return LoadedConfig(with_flags(None, flags or {}))
     with nothing_collected():
@@ -77,8 +87,14 @@ def load_options(
         options = options_of(parsed.tree)
         warnings = tuple(_warnings(parsed, options, str(path)))
         notes = tuple(f"{position}: {text}" for position, text in parsed.warnings)
-        options = _with_keys(with_flags(options, flags or {}), environment)
-        _check_files(options, parsed.tree)
+        try:
+            _check_file_only(parsed, options)
+            options = _with_keys(with_flags(options, flags or {}), environment)
+            _check_files(options)
+            further_check(options)
+        except OptionsError as error:
+            locate(error, parsed.tree, ALIASES)
+            raise
     return LoadedConfig(
         options,
         parsed.digest,
@@ -134,7 +150,23 @@ def _place(key: object) -> object:
     return getattr(key, "position", NOWHERE)
 
 
-def _check_files(options: Options, tree: ConfigMap) -> None:
+def _check_file_only(parsed: ParsedFile, options: Options) -> None:
+    """Check what only files must not have. Raises OptionsError."""
+    if GLOBAL in options.accounts:
+        raise OptionsError(f'"{GLOBAL}" is a Reserved Account', path=("accounts", GLOBAL))
+    for key, value in parsed.tree.items():
+        name = str(key).lower()
+        if name in TEXT_DURATIONS and not isinstance(value, str):
+            raise OptionsError(f"{name} must be a text such as '2m', not {value}", setting=name)
+    if options.lame_duck_duration < LAME_DUCK_LEAST:
+        raise OptionsError(
+            f"invalid lame_duck_duration of {format_duration(options.lame_duck_duration)}, "
+            "minimum is 30 seconds",
+            setting="lame_duck_duration",
+        )
+
+
+def _check_files(options: Options) -> None:
     """Check that the files of certificates can be used. Raises OptionsError."""
     errors = []
     for name in ("tls", "resolver_tls"):
@@ -146,6 +178,5 @@ def _check_files(options: Options, tree: ConfigMap) -> None:
         try:
             check_tls_files(tls)
         except OptionsError as error:
-            places = [key for key in tree if str(key).lower() == name]
-            errors.append(error.within(name).at(places[0] if places else None))
+            errors.append(OptionsError(f"{name}: {error}", setting=name))
     raise_together(errors)

@@ -35,6 +35,7 @@ from natsd.config.settings import (
     secret,
     section,
     section_field,
+    settings_of,
     size,
     text,
     texts,
@@ -184,7 +185,8 @@ class Options(Settings):
 
     # Moving clients to other servers (SIGUSR2).
     lame_duck_duration: timedelta = duration(
-        timedelta(minutes=2), "how long a lame duck takes to close all its clients"
+        timedelta(minutes=2),
+        "how long a lame duck takes to close all its clients; in a file at least 30s",
     )
     lame_duck_grace_period: timedelta = duration(
         timedelta(seconds=10), "how long a lame duck waits before it closes the first client"
@@ -281,10 +283,11 @@ class Options(Settings):
             object.__setattr__(self, "trace", True)
         _check_together(self)
         _check_features(self)
-        if self.accounts or self.authorization.users or self.no_auth_user:
-            from natsd.config.account_checks import check_accounts
+        login = self.authorization
+        if self.accounts or self.no_auth_user or login.users or login.auth_callout:
+            from natsd.config.user_checks import check_users
 
-            check_accounts(self)
+            check_users(self)
 
     @property
     def login_timeout(self) -> timedelta:
@@ -418,7 +421,7 @@ def _check_features(options: Options) -> None:
     for name, is_on in options.feature_flags.items():
         if is_on and name in FEATURE_FLAGS and not FEATURE_FLAGS[name]:
             raise OptionsError(
-                f"feature_flags: natsd does not support {name} yet", setting="feature_flags"
+                f"feature_flags: natsd does not support {name} yet", path=("feature_flags", name)
             )
 
 
@@ -427,22 +430,32 @@ def _check_together(options: Options) -> None:
     if options.max_payload > options.max_pending:
         raise OptionsError(
             f"max_payload ({options.max_payload}) cannot be higher than "
-            f"max_pending ({options.max_pending})"
+            f"max_pending ({options.max_pending})",
+            setting=_changed(options, "max_payload", "max_pending"),
         )
     if 0 < options.max_pending_total < options.max_pending:
         raise OptionsError(
             f"max_pending ({options.max_pending}) cannot be higher than "
-            f"max_pending_total ({options.max_pending_total})"
+            f"max_pending_total ({options.max_pending_total})",
+            setting=_changed(options, "max_pending_total", "max_pending"),
         )
     if options.lame_duck_grace_period >= options.lame_duck_duration:
         raise OptionsError(
             f"lame duck duration ({format_duration(options.lame_duck_duration)}) should be "
-            f"strictly bigger than grace period ({format_duration(options.lame_duck_grace_period)})"
+            "strictly bigger than "
+            f"grace period ({format_duration(options.lame_duck_grace_period)})",
+            setting=_changed(options, "lame_duck_duration", "lame_duck_grace_period"),
         )
     if options.store_dir and options.jetstream.store_dir:
-        raise OptionsError("store_dir is given twice: by itself and in jetstream")
+        raise OptionsError(
+            "store_dir is given twice: by itself and in jetstream", setting="store_dir"
+        )
     if " " in options.server_name:
-        raise OptionsError("server name cannot contain spaces")
+        raise OptionsError("server name cannot contain spaces", setting="server_name")
+    if options.default_sentinel and not options.operators:
+        raise OptionsError(
+            "default sentinel requires operators and accounts", setting="default_sentinel"
+        )
     if options.default_js_domain:
         from natsd.config.default_domains import check_default_domains
 
@@ -452,3 +465,9 @@ def _check_together(options: Options) -> None:
             options.system_account,
             is_operated=bool(options.operators or options.trusted_keys),
         )
+
+
+def _changed(options: Options, *names: str) -> str:
+    """Return the first of the settings that is not the default; the first one if all are."""
+    kinds = settings_of(Options)
+    return next((name for name in names if getattr(options, name) != kinds[name].default), names[0])

@@ -26,6 +26,7 @@ _SIZE_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _INT64_MAX: Final = 2**63 - 1
 
 Section = TypeVar("Section")
+SettingPath = tuple[str | int, ...]
 
 
 def _printable(text: str) -> str:
@@ -38,13 +39,14 @@ def _printable(text: str) -> str:
 class OptionsError(ValueError):
     """Settings are invalid; the text is one line for the user, without what looks like a secret.
 
-    `setting` is the name of the setting, if the error is about one of a section. `position` says
-    where in a file the error is, and `others` are further errors that were found with this one.
+    `path` leads from the section to the entry at fault by names and indexes, such as
+    `("accounts", "A", "imports", 0)`; `setting` is a path of one name. `position` says where in a
+    file the error is, and `others` are further errors that were found with this one.
     """
 
-    def __init__(self, text: str, *, setting: str = "") -> None:
+    def __init__(self, text: str, *, setting: str = "", path: "SettingPath" = ()) -> None:
         super().__init__(_printable(without_secrets(text)))
-        self.setting = setting
+        self.path = path or (setting,)
         self.position: Position | None = None
         self.others: tuple[OptionsError, ...] = ()
 
@@ -80,6 +82,38 @@ class Position(NamedTuple):
 
 
 NOWHERE: Final = Position("", 0, 0)
+
+
+def locate(
+    error: OptionsError, tree: object, aliases: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Give the error, and the others, the positions to which their paths lead in a tree."""
+    for each in error.every:
+        if each.position is None:
+            each.position = _place_of(tree, each.path, aliases)
+
+
+def _place_of(tree: object, path: SettingPath, aliases: Mapping[str, str]) -> Position | None:
+    """Return where an entry stands, or the closest one around it that the tree has."""
+    place: Position | None = None
+    for step in path:
+        if isinstance(tree, Mapping):
+            keys = (key for key in tree if key == step or _name_of(key, aliases) == step)
+            key = next(keys, None)
+            if key is None:
+                break
+            place, tree = getattr(key, "position", place), tree[key]
+        elif isinstance(tree, list) and isinstance(step, int) and hasattr(tree, "position_of"):
+            place, tree = tree.position_of(step), tree[step]
+        else:
+            break
+    return place
+
+
+def _name_of(spelling: object, aliases: Mapping[str, str]) -> str:
+    """Return the name of the setting that a key stands for."""
+    name = str(spelling).lower()
+    return aliases.get(name, name)
 
 
 def raise_together(errors: "list[OptionsError]") -> None:
@@ -222,7 +256,7 @@ def duration(
 ) -> Any:
     """Declare a setting that is a duration above zero: seconds, or a text such as `2m`.
 
-    0 stands for the default. `words` maps texts in lower case to durations.
+    0 and `0s` stand for the default. `words` maps texts in lower case to durations.
     """
 
     def read(value: object) -> timedelta:
@@ -232,7 +266,9 @@ def duration(
             span = parse_duration(value)
         except DurationError as error:
             raise OptionsError(f"is no duration such as '10s' or '2m': {error}") from None
-        if span <= timedelta(0):
+        if not span:
+            return default
+        if span < timedelta(0):
             raise OptionsError("must be longer than 0s")
         return span
 
@@ -348,7 +384,6 @@ def section_of(
         raise OptionsError("must be a mapping of settings")
     known = settings_of(kind)
     settings: dict[str, object] = {}
-    places: dict[str, object] = {}
     errors: list[OptionsError] = []
     for spelling, value in given.items():
         name = spelling.lower() if isinstance(spelling, str) else str(spelling)
@@ -361,7 +396,6 @@ def section_of(
                 raise unknown_field(str(spelling), known, aliases)
             if name in settings:
                 raise OptionsError(f"{name} is given twice", setting=name)
-            places[name] = spelling
             settings[name] = read(known[name], value)
         except OptionsError as error:
             errors.append(error.at(spelling))
@@ -369,8 +403,7 @@ def section_of(
     try:
         return _made(kind, {**defaults, **settings} if defaults else settings)
     except OptionsError as error:
-        for each in (error, *error.others):
-            each.at(places.get(each.setting))
+        locate(error, given, aliases)
         raise
 
 
@@ -416,8 +449,8 @@ def read(setting: "Field[Any]", value: object) -> object:
     except OptionsError as error:
         if kind.is_section:
             raise error.within(setting.name) from None
-        shown = "" if kind.is_secret else f", not {in_words(value)}"
-        text = f"{setting.name} {error}{shown} ({kind.description})"
+        not_it = "" if kind.is_secret else f", not {in_words(value)}"
+        text = f"{setting.name} {error}{not_it} ({kind.description})"
         raise OptionsError(text, setting=setting.name) from None
 
 
@@ -437,4 +470,8 @@ def in_words(value: object) -> str:
         return "a map"
     if isinstance(value, list | tuple):
         return "a list"
-    return format_duration(value) if isinstance(value, timedelta) else repr(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    return repr(value) if isinstance(value, str) else str(value)

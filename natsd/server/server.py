@@ -314,13 +314,13 @@ class Server:
         Returns the changes. Raises OptionsError, or ReloadError if a change needs a restart or
         there is no file; nothing has changed then.
         """
-        from natsd.config.load import load_options
         from natsd.server.reload import ReloadError
+        from natsd.server.start_checks import load_checked
 
         if self.config is None or self.config.path is None:
             raise ReloadError("can only reload config when a file is provided using -c or --config")
         async with self._reloading:
-            loaded = await asyncio.to_thread(load_options, self.config.path, self.config.flags)
+            loaded = await asyncio.to_thread(load_checked, self.config.path, self.config.flags)
             options = with_store_dir(loaded.options)
             changes = self._apply_options(options)
             self.config, self.config_load_time = loaded, datetime.now(UTC)

@@ -14,11 +14,11 @@ from natsd.accounts.import_rules import (
     CheckActivation,
     Export,
     Import,
-    check_accounts,
+    check_shares,
     no_activation,
 )
 from natsd.clients.requestor import Requestors
-from natsd.config import Options, OptionsError
+from natsd.config import Options
 from natsd.config.account_names import GLOBAL
 from natsd.config.account_options import AccountOptions
 from natsd.config.default_domains import with_default_domains
@@ -61,8 +61,11 @@ def make_links(
 def check_sharing(options: Options) -> None:
     """Check what accounts share, and the subject mappings. Raises OptionsError."""
     accounts = shared_accounts(options)
-    errors = check_accounts(accounts, has_system_account=not options.no_system_account)
-    raise_together([OptionsError(text, setting="accounts") for text in errors])
+    errors = check_shares(accounts, has_system_account=not options.no_system_account)
+    for error in errors:
+        if options.mappings and error.path[:3] == ("accounts", GLOBAL, "mappings"):
+            error.path = error.path[2:]  # they stand at the top of the file
+    raise_together(errors)
 
 
 def shared_accounts(options: Options) -> Mapping[str, AccountOptions]:

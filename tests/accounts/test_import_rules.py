@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from natsd.accounts.import_rules import Activation, Export, Import, ImportRules, check_accounts
+from natsd.accounts.import_rules import Activation, Export, Import, ImportRules, check_shares
 from natsd.config.account_options import AccountOptions, read_accounts
 from tests.accounts.shared import account, service, stream
 
 
 def options(**accounts: dict[str, Any]) -> dict[str, AccountOptions]:
     return dict(read_accounts(accounts))
+
+
+def mistakes(accounts: Mapping[str, AccountOptions], **given: Any) -> list[str]:
+    return [str(error) for error in check_shares(accounts, **given)]
 
 
 PUBLIC = {"stream": "foo.>"}
@@ -42,14 +47,14 @@ REFUSED = [
 @pytest.mark.parametrize(("exports", "subject"), ALLOWED)
 def test_allowed(exports: list[Any], subject: str) -> None:
     accounts = options(A=account(exports=exports), B=account(stream("A", subject)), C={})
-    assert check_accounts(accounts) == []
+    assert mistakes(accounts) == []
 
 
 @pytest.mark.parametrize(("exports", "subject"), REFUSED)
 def test_refused(exports: list[Any], subject: str) -> None:
     accounts = options(A=account(exports=exports), B=account(stream("A", subject)), C={})
     expected = f'Error adding stream import "{subject}": stream import not authorized'
-    assert check_accounts(accounts) == [expected]
+    assert mistakes(accounts) == [expected]
 
 
 WRONG = [
@@ -122,12 +127,12 @@ WRONG = [
 def test_what_is_wrong_is_said_as_nats_server_does(
     accounts: dict[str, dict[str, Any]], expected: str
 ) -> None:
-    assert check_accounts(options(**accounts)) == [expected]
+    assert mistakes(options(**accounts)) == [expected]
 
 
 def test_latency_needs_a_system_account() -> None:
     accounts = options(A=account(exports=[{"service": "a", "latency": "l"}]))
-    assert check_accounts(accounts, has_system_account=False) == [
+    assert mistakes(accounts, has_system_account=False) == [
         'Error adding service latency sampling for "a": system account not setup'
     ]
 
@@ -141,7 +146,7 @@ def test_accounts_that_import_from_each_other_without_a_circle_are_fine() -> Non
             stream("A", "a.>"), service("A", "sa"), exports=[{"stream": "b.>"}, {"service": "sb"}]
         ),
     )
-    assert check_accounts(accounts) == []
+    assert mistakes(accounts) == []
 
 
 def test_an_activation_token_is_checked_with_all_that_it_must_fit() -> None:
@@ -177,8 +182,8 @@ def test_a_search_for_cycles_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None
         "A5": account(exports=exports),
         **{f"A{at}": account(service(f"A{at + 1}", "x"), exports=exports) for at in (4, 3, 2, 1)},
     }
-    assert check_accounts(options(**accounts)) == []
+    assert mistakes(options(**accounts)) == []
     accounts["A0"] = account(service("A1", "x"))
-    assert check_accounts(options(**accounts)) == [
+    assert mistakes(options(**accounts)) == [
         'Error adding service import "x": search cycle depth exhausted'
     ]

@@ -105,7 +105,7 @@ def test_many_subjects_are_remembered_apart() -> None:
 )
 def test_what_is_wrong(source: str, destinations: list[MappingDestination], expected: str) -> None:
     assert list(check_mappings({source: tuple(destinations)})) == [
-        f'Error adding mapping for "{source}" : {expected}'
+        (source, f'Error adding mapping for "{source}" : {expected}')
     ]
 
 

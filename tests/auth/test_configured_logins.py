@@ -205,3 +205,31 @@ def test_the_key_of_the_passwords_survives_a_reload() -> None:
         make_options(authorization={"users": USERS}), "$G", "$SYS", before.passwords
     )
     assert after.passwords is before.passwords
+
+
+@pytest.mark.parametrize(
+    ("section", "flags", "accepted"),
+    [
+        ({"users": USERS}, {"token": "t"}, ["derek", "token"]),
+        ({"users": USERS}, {"user": "flag", "password": "f"}, ["derek"]),
+        ({"token": "t"}, {"user": "flag", "password": "f"}, ["token"]),
+        ({"user": "derek", "password": "pa55"}, {"token": "t"}, ["token"]),
+    ],
+)
+def test_a_login_of_flags_beside_that_of_the_file(
+    section: dict[str, Any], flags: dict[str, str], accepted: list[str]
+) -> None:
+    configured = logins(authorization=section, **flags)
+    connects = {
+        "derek": ConnectOptions(user="derek", password="pa55"),
+        "flag": ConnectOptions(user="flag", password="f"),
+        "token": ConnectOptions(auth_token="t"),
+    }
+    verdicts = {
+        name: configured.authenticate(Connecting(), connect) for name, connect in connects.items()
+    }
+    assert [
+        name
+        for name, verdict in verdicts.items()
+        if isinstance(verdict, Verdict) and verdict.account == "$G"
+    ] == accepted

@@ -39,6 +39,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "resolver_preload": st.sampled_from([{}, {public_key("A"): JWT}]),
     "resolver_pinned_accounts": st.sampled_from([[], public_key("A")]),
     "default_js_domain": st.just({}),  # its accounts must exist
+    "default_sentinel": st.just(""),  # needs operators
     "tls": st.sampled_from([{"cert_file": "/c", "key_file": "/k"}, {"handshake_first": "auto"}]),
     "server_tags": st.sampled_from([[], "a", ["a", "b"]]),
     "server_metadata": st.sampled_from([{}, {"a": "b"}]),

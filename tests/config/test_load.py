@@ -84,10 +84,47 @@ MISTAKES = {
         'x.conf:1:49: authorization: users: permissions: publish: subject "a..b" is not a valid',
     ],
     "accounts { A { users: [{user: u}] }, B { users: [{user: u}] } }": [
-        'x.conf:1:1: Duplicate user "u" detected',
+        'x.conf:1:50: Duplicate user "u" detected',
     ],
-    "accounts { A { imports: [{stream: {account: B, subject: x}}] } }": [
-        'x.conf:1:1: A: "B" account not defined for import',
+    "accounts { A { users: [{user: u}] } }\nauthorization { token: hush }": [
+        "x.conf:1:16: Can not have a token and accounts",
+    ],
+    "accounts {\n $G { users: [{user: u}] } }": ['x.conf:2:2: "$G" is a Reserved Account'],
+    "authorization { token: hush, users: [] }": [
+        "x.conf:1:30: authorization: Can not have a token and a users array",
+    ],
+    "authorization { users: [], user: u, password: hush }": [
+        "x.conf:1:17: authorization: Can not have a single user/pass and a users array",
+    ],
+    f"authorization {{ auth_callout {{ issuer: {public_key('A')}, users: [u]\n"
+    " allowed_accounts: [A] } }": [
+        'x.conf:2:2: auth_callout allowed account "A" not found in configured accounts'
+    ],
+    "port: 1\nserver_name: 'a b'": ["x.conf:2:1: server name cannot contain spaces"],
+    "port: 1\nmax_pending: 1024": ["x.conf:2:1: max_payload (1048576) cannot be higher than"],
+    "port: 1\nmax_pending_total: 1024": ["x.conf:2:1: max_pending (67108864) cannot be higher"],
+    "port: 1\nlame_duck_grace_period: '2m'": ["x.conf:2:1: lame duck duration (2m0s) should be"],
+    "port: 1\nlame_duck_duration: '29s'": [
+        "x.conf:2:1: invalid lame_duck_duration of 29s, minimum is 30 seconds"
+    ],
+    "port: 1\nlame_duck_duration: 45": [
+        "x.conf:2:1: lame_duck_duration must be a text such as '2m', not 45"
+    ],
+    "lame_duck_grace_period: 5": ["x.conf:1:1: lame_duck_grace_period must be a text such as"],
+    "write_deadline: true": [
+        "x.conf:1:1: write_deadline is no duration such as '10s' or '2m': write seconds, or a "
+        "text, not true ("
+    ],
+    "max_payload: [1, on, {a: 'b'}]": [
+        "x.conf:1:1: max_payload must be a whole number, not [1, true, {a: 'b'}] ("
+    ],
+    "storedir: a\njetstream { store_dir: b }": ["x.conf:1:1: store_dir is given twice"],
+    "default_js_domain {\n A: hub }": ["x.conf:2:2: in non operator mode, `default_js_domain`"],
+    "feature_flags {\n js_ack_fc_v2: true }": [
+        "x.conf:2:2: feature_flags: natsd does not support js_ack_fc_v2 yet"
+    ],
+    "port: 1\ndefault_sentinel: hush": [
+        "x.conf:2:1: default sentinel requires operators and accounts"
     ],
     "accounts { A { exports: [{stream: x, response: single}] } }": [
         "x.conf:1:38: accounts: A: exports: Detected response directive on non-service",
@@ -146,6 +183,32 @@ def test_flags_override_the_file_and_the_file_the_defaults(tmp_path: Path) -> No
     assert (options.port, options.max_payload, options.debug) == (2, 100, False)
     assert (options.jetstream.enabled, options.jetstream.domain) == (False, "hub")
     assert options.max_connections == Options().max_connections
+
+
+LOGINS: dict[str, dict[str, Any]] = {
+    "users: [{user: a, password: b}]": {"token": "t"},
+    "user: u, password: p": {"token": "t"},
+    "token: t": {"user": "u", "password": "p"},
+}
+
+
+@pytest.mark.parametrize("text", LOGINS)
+def test_a_login_of_flags_adds_to_that_of_the_file(text: str, tmp_path: Path) -> None:
+    flags = LOGINS[text]
+    login = load(tmp_path, f"authorization {{ {text} }}", **flags).options.authorization
+    assert {name: getattr(login, name) for name in flags} == flags
+    assert login.token == "t"
+
+
+def test_a_login_of_flags_excludes_users_of_accounts(tmp_path: Path) -> None:
+    text = "accounts { A { users: [{user: a}] } }"
+    expected = ["x.conf:1:16: Can not have a single user/pass and accounts"]
+    assert mistakes(tmp_path, text, user="u", password="p") == expected
+
+
+def test_no_grace_period_stands_for_the_default(tmp_path: Path) -> None:
+    options = load(tmp_path, "lame_duck_grace_period: '0s'").options
+    assert options.lame_duck_grace_period == Options().lame_duck_grace_period
 
 
 def test_tls_of_the_command_line(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ Source: nats-server's `validateTrustedOperators` (server/jwt.go), `processTruste
 
 from dataclasses import dataclass
 
+from natsd.auth.jwt.account import AccountClaims
 from natsd.auth.jwt.decode import decode_as
 from natsd.auth.jwt.operator import OperatorClaims, parse_version
 from natsd.auth.jwt.token import BadToken
@@ -17,6 +18,7 @@ from natsd.auth.jwt.user import UserClaims
 from natsd.auth.nkeys import Kind, is_public
 from natsd.auth.resolver.services import ClaimsTrust
 from natsd.config import Options, OptionsError
+from natsd.config.settings import SettingPath, raise_together
 from natsd.version import NATS_VERSION
 
 
@@ -34,9 +36,11 @@ class Trust:
 
 def read_trust(options: Options) -> Trust:
     """Return whom to trust. Raises OptionsError if the settings contradict each other."""
-    operators = [_read_operator(jwt) for jwt in options.operators]
+    operators = [_read_operator(index, jwt) for index, jwt in enumerate(options.operators)]
     if operators and options.trusted_keys:
-        raise OptionsError("conflicting options for 'TrustedKeys' and 'TrustedOperators'")
+        raise OptionsError(
+            "conflicting options for 'TrustedKeys' and 'TrustedOperators'", setting="trusted_keys"
+        )
     if operators:
         _check_operators(options, operators)
     keys, strict_keys = set(options.trusted_keys), set[str]()
@@ -57,65 +61,116 @@ def read_trust(options: Options) -> Trust:
     )
 
 
-def _read_operator(jwt: str) -> OperatorClaims:
+def read_preload(options: Options) -> dict[str, AccountClaims]:
+    """Return the claims of `resolver_preload` by account. Raises OptionsError."""
+    if options.resolver_preload and options.resolver is not None and options.resolver.kind == "url":
+        raise OptionsError(
+            "resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR",
+            setting="resolver_preload",
+        )
+    found: dict[str, AccountClaims] = {}
+    errors = []
+    for name, jwt in options.resolver_preload.items():
+        try:
+            found[name] = decode_as(AccountClaims, jwt)
+        except BadToken as error:
+            text = f'preload account error for "{name}": {error}'
+            errors.append(OptionsError(text, path=("resolver_preload", name)))
+    raise_together(errors)
+    return found
+
+
+def _read_operator(index: int, jwt: str) -> OperatorClaims:
     try:
         return decode_as(OperatorClaims, jwt)
     except BadToken as error:
-        raise OptionsError(f"operator: the JWT is not valid: {error}") from None
+        raise OptionsError(
+            f"operator: the JWT is not valid: {error}", path=("operators", index)
+        ) from None
 
 
 def _check_operators(options: Options, operators: list[OperatorClaims]) -> None:
-    if options.resolver is None:
-        raise OptionsError("operators require an account resolver to be configured")
-    if options.accounts:
-        raise OptionsError("operators do not allow Accounts to be configured directly")
-    if options.authorization.users:
-        raise OptionsError("operators do not allow users to be configured directly")
-    if options.no_auth_user:
-        raise OptionsError("no_auth_user not compatible with Trusted Operator")
-    if options.authorization.auth_callout is not None:
-        raise OptionsError(
-            "operators do not allow authorization callouts to be configured directly"
-        )
+    login = options.authorization
+    wrong: list[tuple[object, SettingPath, str]] = [
+        (
+            options.resolver is None,
+            ("operators",),
+            "operators require an account resolver to be configured",
+        ),
+        (
+            options.accounts,
+            ("accounts",),
+            "operators do not allow Accounts to be configured directly",
+        ),
+        (
+            login.users,
+            ("authorization", "users"),
+            "operators do not allow users to be configured directly",
+        ),
+        (
+            options.no_auth_user,
+            ("no_auth_user",),
+            "no_auth_user not compatible with Trusted Operator",
+        ),
+        (
+            login.auth_callout,
+            ("authorization", "auth_callout"),
+            "operators do not allow authorization callouts to be configured directly",
+        ),
+    ]
+    raise_together([OptionsError(text, path=path) for is_wrong, path, text in wrong if is_wrong])
+    assert options.resolver is not None
     named = {claims.body.system_account for claims in operators} - {""}
     if options.system_account:
         if named and options.system_account not in named:
-            raise OptionsError("system_account in config and operator JWT must be identical")
+            raise OptionsError(
+                "system_account in config and operator JWT must be identical",
+                setting="system_account",
+            )
     elif not operators[0].body.system_account and options.resolver.kind in {"full", "cache"}:
         raise OptionsError(
             "using nats based account resolver - the system account needs to be specified"
-            " in configuration or the operator jwt"
+            " in configuration or the operator jwt",
+            setting="resolver",
         )
-    for claims in operators:
-        _check_version(claims)
+    for index, claims in enumerate(operators):
+        path = ("operators", index)
+        if reason := _version_mismatch(claims):
+            raise OptionsError(reason, path=path)
         for key in (claims.subject, *claims.body.signing_keys):
             if not is_public(key, Kind.OPERATOR):
                 raise OptionsError(
-                    f'trusted Keys "{key}" are required to be a valid public operator nkey'
+                    f'trusted Keys "{key}" are required to be a valid public operator nkey',
+                    path=path,
                 )
 
 
-def _check_version(claims: OperatorClaims) -> None:
+def _version_mismatch(claims: OperatorClaims) -> str:
+    """Return why this server is not of the version that an operator expects; empty: it is."""
     expected = claims.body.assert_server_version
     least, own = parse_version(expected), parse_version(NATS_VERSION.partition("-")[0])
     if least is None:
-        raise OptionsError(
+        return (
             f"operator {claims.subject} expects version {expected} got error instead:"
             " asserted server version must be of the form <major>.<minor>.<update>"
         )
     if own is not None and least > own:
-        raise OptionsError(
+        return (
             f"operator {claims.subject} expected version {expected} > server version {NATS_VERSION}"
         )
+    return ""
 
 
 def _read_pinned(options: Options, system_account: str) -> frozenset[str] | None:
     pinned = options.resolver_pinned_accounts
     if not pinned:
         return None
-    for key in pinned:
+    for index, key in enumerate(pinned):
         if not is_public(key, Kind.ACCOUNT):
-            raise OptionsError(f'pinned account key "{key}" is not a valid public account nkey')
+            raise OptionsError(
+                f'pinned account key "{key}" is not a valid public account nkey',
+                path=("resolver_pinned_accounts", index),
+            )
     return frozenset({*pinned, system_account} - {""})
 
 
@@ -123,15 +178,13 @@ def _read_sentinel(options: Options) -> str:
     jwt = options.default_sentinel
     if not jwt:
         return ""
-    if not options.operators:
-        raise OptionsError("default sentinel requires operators and accounts")
     try:
         claims = decode_as(UserClaims, jwt)
     except BadToken:
-        raise OptionsError("default sentinel JWT not valid") from None
+        raise OptionsError("default sentinel JWT not valid", setting="default_sentinel") from None
     is_scoped = bool(claims.body.issuer_account) and claims.body.is_unset
     if not claims.body.bearer_token and not is_scoped:
-        raise OptionsError("default sentinel must be a bearer token")
+        raise OptionsError("default sentinel must be a bearer token", setting="default_sentinel")
     return jwt
 
 

@@ -89,10 +89,6 @@ def test_the_sentinel_is_a_bearer_or_a_scoped_user() -> None:
         ({"default_sentinel": ACCOUNT.user().jwt}, "default sentinel must be a bearer token"),
         ({"default_sentinel": ACCOUNT.jwt}, "default sentinel JWT not valid"),
         (
-            {"operators": [], "default_sentinel": ACCOUNT.user(bearer_token=True).jwt},
-            "default sentinel requires operators and accounts",
-        ),
-        (
             {"resolver_pinned_accounts": [key(Kind.USER, "u").public]},
             "is not a valid public account nkey",
         ),
