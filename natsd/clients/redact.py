@@ -36,6 +36,6 @@ def _redact_member(found: re.Match[bytes]) -> bytes:
 
 
 def shown_payload(data: bytes, limit: int) -> str:
-    """Return the first `limit` bytes of a payload (0: all) in quotes; `...` marks a cut."""
-    cut = data if limit == 0 or len(data) <= limit else data[:limit] + b"..."
+    """Return the first `limit` bytes of a payload (0 or -1: all) in quotes; `...` marks a cut."""
+    cut = data if limit <= 0 or len(data) <= limit else data[:limit] + b"..."
     return quoted(cut.decode(errors="replace"))

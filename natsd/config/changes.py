@@ -169,6 +169,7 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "websocket": RESTART,
     "mqtt": RESTART,
     "ocsp": RESTART,
+    "ocsp_cache": RESTART,
     "trace_headers": RESTART,
     "syslog": RESTART,
     "remote_syslog": RESTART,

@@ -3,8 +3,8 @@
 A block that does not switch its feature on (no port, no remotes, no name of a gateway) is accepted,
 as in nats-server, where such a block has no effect either.
 
-Source: nats-server's `parseCluster`, `parseGateway`, `parseLeafNodes`, `parseWebsocket`,
-`parseMQTT` (server/opts.go) and server/ocsp.go.
+Source: nats-server's `parseCluster`, `parseGateway`, `parseWebsocket`, `parseMQTT`
+(server/opts.go), server/ocsp.go and server/ocsp_responsecache.go.
 """
 # ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
 
@@ -14,9 +14,20 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from natsd.config.auth_options import PermissionsOptions, read_permissions
-from natsd.config.authorization import AuthorizationOptions, read_authorization
-from natsd.config.listen import with_listen
+from natsd.config.auth_options import PERMISSIONS_ALIASES, PermissionsOptions, read_permissions
+from natsd.config.authorization import (
+    TIMEOUT_DEFAULT,
+    AuthorizationOptions,
+    read_authorization,
+)
+from natsd.config.listener_options import (
+    CompressionOptions,
+    Listener,
+    ServerListener,
+    compression,
+    read_listener,
+    urls,
+)
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
@@ -24,9 +35,11 @@ from natsd.config.settings import (
     Settings,
     duration,
     flag,
+    locate,
     optional,
     read_items,
-    read_named,
+    read_named_texts,
+    secret,
     section_field,
     section_of,
     text,
@@ -34,98 +47,95 @@ from natsd.config.settings import (
     whole,
     word,
 )
-from natsd.config.tls_options import TlsOptions, read_tls
+from natsd.config.tls_options import TlsOptions, read_server_tls
+from natsd.core.routing import is_valid
 
 INT32_MAX: Final = 2**31 - 1
-PORT_MAX: Final = 65535
-_SECOND: Final = timedelta(seconds=1)
-COMPRESSION: Final = (
-    *("off", "disabled", "false", "no", "accept", "on", "true", "yes", "s2_auto", "auto"),
-    *("s2_uncompressed", "s2_fast", "fast", "s2_better", "better", "s2_best", "best"),
-)
-WRITE_TIMEOUTS: Final = {"default": "default", "close": "close", "retry": "retry"}
-
-
-def _port() -> Any:
-    return whole(0, -1, PORT_MAX, "port to listen on; -1: the system picks, 0: none")
-
-
-def _tls() -> Any:
-    return optional(read_tls, "TLS of these connections")
 
 
 def _login() -> Any:
     return section_field(AuthorizationOptions(), read_authorization, "credentials")
 
 
-def _read_compression(given: object) -> str:
-    if isinstance(given, Mapping):
-        given = {str(name).lower(): value for name, value in given.items()}.get("mode", "")
-    mode = str(given).lower()
-    if mode not in COMPRESSION:
-        raise OptionsError(f'unsupported compression mode "{given}"')
-    return mode
+def _read_permissions(given: object) -> PermissionsOptions:
+    found = read_permissions(given)
+    error = _mistake_of_permissions(found)
+    if error is not None:
+        locate(error, given, PERMISSIONS_ALIASES)
+        raise error
+    return found
 
 
-def _compression() -> Any:
-    return section_field("accept", _read_compression, "compression of these connections")
+def _mistake_of_permissions(given: PermissionsOptions) -> OptionsError | None:
+    """Return what routes cannot use: responses, and queues of subscriptions."""
+    if given.allow_responses is not None:
+        text = "Cluster permissions do not support dynamic responses"
+        return OptionsError(text, setting="allow_responses")
+    rules = given.subscribe
+    for kind, subjects in (("allow", rules.allow or ()), ("deny", rules.deny)):
+        for subject in subjects:
+            if not is_valid(subject):
+                text = f'cluster export {kind}: subject "{subject}" is not a valid subject'
+                return OptionsError(text, setting="subscribe")
+    return None
 
 
-def _read_url(given: object) -> str:
-    from urllib.parse import urlsplit
+def _check_login(kind: str, login: AuthorizationOptions) -> None:
+    """Refuse logins that other servers cannot use. Raises OptionsError."""
+    found = {
+        "users": "does not allow multiple users",
+        "token": "does not support tokens",
+        "auth_callout": "does not support callouts",
+    }
+    for name, reason in found.items():
+        if getattr(login, name):
+            raise OptionsError(f"{kind} authorization {reason}", path=("authorization", name))
 
-    if not isinstance(given, str) or not urlsplit(given).netloc:
-        raise OptionsError("must be a URL such as nats://host:port")
-    return given
 
-
-def _read_urls(given: object) -> tuple[str, ...]:
-    return read_items([given] if isinstance(given, str) else given, _read_url, "URLs")
-
-
-def _urls() -> Any:
-    return section_field((), _read_urls, "addresses of other servers", is_secret=True)
+def _check_name(kind: str, name: str) -> None:
+    if " " in name:
+        raise OptionsError(f"{kind} name cannot contain spaces", setting="name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions(Settings):
+class SimpleLogin(Settings):
+    """How clients of another protocol log in."""
+
+    user: str = text("", "user name that clients must present")
+    password: str = secret("password that goes with the user name")
+    token: str = secret("token that clients must present")
+    timeout: timedelta = duration(TIMEOUT_DEFAULT, "how long a client may take to log in")
+
+
+def _simple_login() -> Any:
+    aliases = {"username": "user", "pass": "password"}
+    return section_field(
+        SimpleLogin(), partial(section_of, SimpleLogin, aliases=aliases), "credentials"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions(ServerListener):
     """Routes to the other servers of the cluster."""
 
     name: str = text("", "name of the cluster, without spaces")
-    host: str = text("", "address to listen on")
-    port: int = _port()
+    tls: TlsOptions | None = optional(read_server_tls, "TLS of these connections")
     authorization: AuthorizationOptions = _login()
-    permissions: PermissionsOptions | None = optional(read_permissions, "subjects that pass")
-    routes: tuple[str, ...] = _urls()
-    tls: TlsOptions | None = _tls()
-    advertise: str = text("", "address that other servers are told")
+    permissions: PermissionsOptions | None = optional(_read_permissions, "subjects that pass")
+    routes: tuple[str, ...] = urls()
     no_advertise: bool = flag(False, "do not tell clients about the other servers")
     connect_retries: int = whole(0, 0, INT32_MAX, "attempts to connect to an implicit route")
     connect_backoff: bool = flag(False, "wait longer after each attempt")
     pool_size: int = whole(3, -1, INT32_MAX, "connections to each server")
     accounts: tuple[str, ...] = texts("accounts with a connection of their own")
-    compression: str = _compression()
+    compression: CompressionOptions = compression()
     ping_interval: timedelta = duration(timedelta(minutes=2), "how often a silent peer is pinged")
     ping_max: int = whole(2, 0, INT32_MAX, "unanswered pings until a connection is stale")
-    write_deadline: timedelta = duration(timedelta(seconds=10), "how long a write may be blocked")
-    write_timeout: str = word("default", WRITE_TIMEOUTS, "what happens after the write deadline")
 
     def check(self) -> None:
         """Check settings that depend on each other. Raises OptionsError."""
-        if " " in self.name:
-            raise OptionsError("cluster name cannot contain spaces or new lines", setting="name")
-        if self.authorization.users:
-            raise OptionsError(
-                "Cluster authorization does not allow multiple users", setting="authorization"
-            )
-        if self.authorization.token:
-            raise OptionsError(
-                "Cluster authorization does not support tokens", setting="authorization"
-            )
-        if self.authorization.auth_callout:
-            raise OptionsError(
-                "Cluster authorization does not support callouts", setting="authorization"
-            )
+        _check_name("cluster", self.name)
+        _check_login("Cluster", self.authorization)
 
     @property
     def is_on(self) -> bool:
@@ -138,8 +148,8 @@ class RemoteGateway(Settings):
     """Another cluster."""
 
     name: str = text("", "name of the cluster")
-    url: tuple[str, ...] = _urls()
-    tls: TlsOptions | None = _tls()
+    url: tuple[str, ...] = urls()
+    tls: TlsOptions | None = optional(read_server_tls, "TLS of these connections")
 
 
 _read_gateway: Callable[[object], RemoteGateway] = partial(
@@ -148,23 +158,23 @@ _read_gateway: Callable[[object], RemoteGateway] = partial(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayOptions(Settings):
+class GatewayOptions(ServerListener):
     """Connections to other clusters."""
 
     name: str = text("", "name of this cluster")
-    host: str = text("", "address to listen on")
-    port: int = _port()
+    tls: TlsOptions | None = optional(read_server_tls, "TLS of these connections")
     authorization: AuthorizationOptions = _login()
-    tls: TlsOptions | None = _tls()
-    advertise: str = text("", "address that other clusters are told")
     connect_retries: int = whole(0, 0, INT32_MAX, "attempts to connect to an implicit gateway")
     connect_backoff: bool = flag(False, "wait longer after each attempt")
     reject_unknown_cluster: bool = flag(False, "accept only configured clusters")
     gateways: tuple[RemoteGateway, ...] = section_field(
         (), partial(read_items, read_one=_read_gateway, what="gateways"), "other clusters"
     )
-    write_deadline: timedelta = duration(timedelta(seconds=10), "how long a write may be blocked")
-    write_timeout: str = word("default", WRITE_TIMEOUTS, "what happens after the write deadline")
+
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
+        _check_name("gateway", self.name)
+        _check_login("Gateway", self.authorization)
 
     @property
     def is_on(self) -> bool:
@@ -173,105 +183,23 @@ class GatewayOptions(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeafRemote(Settings):
-    """A server that this one connects to as a leaf node."""
-
-    url: tuple[str, ...] = _urls()
-    account: str = text("", "local account")
-    credentials: str = text("", "file with a user JWT and its seed")
-    nkey: str = text("", "file with the seed of an nkey")
-    tls: TlsOptions | None = _tls()
-    hub: bool = flag(False, "the other side is the leaf node")
-    deny_imports: tuple[str, ...] = texts("subjects that do not come in")
-    deny_exports: tuple[str, ...] = texts("subjects that do not go out")
-    no_randomize: bool = flag(False, "try the addresses in their order")
-    ws_compression: bool = flag(False, "compress the WebSocket")
-    ws_no_masking: bool = flag(False, "do not mask frames of the WebSocket")
-    jetstream_cluster_migrate: object = section_field(
-        False, lambda given: given, "step down as leader when the connection is lost"
-    )
-    isolate_leafnode_interest: bool = flag(False, "do not pass on interest of other leaf nodes")
-    request_isolation: bool = flag(False, "ask the other side not to pass on interest")
-    compression: str = _compression()
-    first_info_timeout: timedelta = duration(_SECOND, "how long the first INFO may take")
-    dial_timeout: timedelta = duration(_SECOND, "how long connecting may take")
-    disabled: bool = flag(False, "do not connect")
-    ignore_discovered_servers: bool = flag(False, "use only configured addresses")
-    proxy: object = section_field(None, lambda given: given, "HTTP proxy", is_secret=True)
-
-
-REMOTE_ALIASES: Final = {
-    alias: name
-    for name, aliases in {
-        "url": "urls",
-        "account": "local",
-        "credentials": "creds",
-        "nkey": "seed",
-        "deny_imports": "deny_import",
-        "deny_exports": "deny_export",
-        "no_randomize": "dont_randomize",
-        "ws_compression": "ws_compress websocket_compression websocket_compress",
-        "ws_no_masking": "websocket_no_masking",
-        "jetstream_cluster_migrate": "js_cluster_migrate",
-        "isolate_leafnode_interest": "isolate",
-    }.items()
-    for alias in aliases.split()
-}
-_read_remote: Callable[[object], LeafRemote] = partial(
-    section_of, LeafRemote, aliases=REMOTE_ALIASES
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeafnodesOptions(Settings):
-    """Leaf nodes, in both directions."""
-
-    host: str = text("", "address to listen on")
-    port: int = _port()
-    authorization: object = section_field(None, lambda given: given, "logins", is_secret=True)
-    tls: TlsOptions | None = _tls()
-    advertise: str = text("", "address that leaf nodes are told")
-    no_advertise: bool = flag(False, "do not tell leaf nodes about the other servers")
-    min_version: str = text("", "lowest version of leaf nodes")
-    compression: str = _compression()
-    isolate_leafnode_interest: bool = flag(False, "do not pass on interest of other leaf nodes")
-    reconnect: timedelta = duration(_SECOND, "pause before connecting again")
-    dial_timeout: timedelta = duration(_SECOND, "how long connecting may take")
-    remotes: tuple[LeafRemote, ...] = section_field(
-        (), partial(read_items, read_one=_read_remote, what="remotes"), "servers to connect to"
-    )
-    write_deadline: timedelta = duration(timedelta(seconds=10), "how long a write may be blocked")
-    write_timeout: str = word("default", WRITE_TIMEOUTS, "what happens after the write deadline")
-
-    @property
-    def is_on(self) -> bool:
-        """Whether the server would accept leaf nodes or be one."""
-        return self.port != 0 or bool(self.remotes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebsocketOptions(Settings):
+class WebsocketOptions(Listener):
     """Clients that connect by WebSocket."""
 
-    host: str = text("", "address to listen on")
-    port: int = _port()
     advertise: str = text("", "address that clients are told")
     no_tls: bool = flag(False, "accept clients without TLS")
-    tls: TlsOptions | None = _tls()
     same_origin: bool = flag(False, "accept only pages of the same host")
     allowed_origins: tuple[str, ...] = texts("hosts whose pages are accepted")
     handshake_timeout: timedelta = duration(timedelta(seconds=2), "how long a handshake may take")
     compression: bool = flag(False, "compress messages")
-    authorization: AuthorizationOptions = _login()
+    authorization: SimpleLogin = _simple_login()
     jwt_cookie: str = text("", "cookie that holds the user's JWT")
     user_cookie: str = text("", "cookie that holds the user name")
     pass_cookie: str = text("", "cookie that holds the password")
     token_cookie: str = text("", "cookie that holds the token")
     no_auth_user: str = text("", "user that clients without credentials are")
-    headers: Mapping[str, object] = section_field(
-        NamedSections[object](),
-        partial(read_named, read_one=lambda given: given, what="headers"),
-        "response headers",
+    headers: Mapping[str, str] = section_field(
+        NamedSections[str](), read_named_texts, "response headers"
     )
     ping_interval: timedelta = duration(timedelta(minutes=2), "how often a silent client is pinged")
 
@@ -282,13 +210,10 @@ class WebsocketOptions(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MqttOptions(Settings):
+class MqttOptions(Listener):
     """Clients that speak MQTT."""
 
-    host: str = text("", "address to listen on")
-    port: int = _port()
-    tls: TlsOptions | None = _tls()
-    authorization: AuthorizationOptions = _login()
+    authorization: SimpleLogin = _simple_login()
     no_auth_user: str = text("", "user that clients without credentials are")
     ack_wait: timedelta = duration(timedelta(seconds=30), "when a message is sent again")
     js_api_timeout: timedelta = duration(timedelta(seconds=5), "how long a request may take")
@@ -324,18 +249,9 @@ class OcspOptions(Settings):
 
 
 ALIASES: Final[dict[type, dict[str, str]]] = {
-    ClusterOptions: {"net": "host", "cluster_advertise": "advertise"},
-    GatewayOptions: {"net": "host", "reject_unknown": "reject_unknown_cluster"},
-    LeafnodesOptions: {
-        "net": "host",
-        "leafnode_advertise": "advertise",
-        "minimum_version": "min_version",
-        "isolate": "isolate_leafnode_interest",
-        "reconnect_delay": "reconnect",
-        "reconnect_interval": "reconnect",
-    },
+    ClusterOptions: {"cluster_advertise": "advertise"},
+    GatewayOptions: {"reject_unknown": "reject_unknown_cluster"},
     WebsocketOptions: {
-        "net": "host",
         "compress": "compression",
         "authentication": "authorization",
         "allowed_origin": "allowed_origins",
@@ -345,7 +261,6 @@ ALIASES: Final[dict[type, dict[str, str]]] = {
         "origin": "allowed_origins",
     },
     MqttOptions: {
-        "net": "host",
         "authentication": "authorization",
         "ackwait": "ack_wait",
         "api_timeout": "js_api_timeout",
@@ -353,19 +268,38 @@ ALIASES: Final[dict[type, dict[str, str]]] = {
         "max_inflight": "max_ack_pending",
         "consumer_auto_cleanup": "consumer_inactive_threshold",
     },
-    OcspOptions: {"url": "urls"},
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OcspCacheOptions(Settings):
+    """The cache of OCSP responses about certificates of clients."""
+
+    type: str = word("local", {"local": "local", "none": "none"}, "where responses are kept")
+    local_store: str = text("_rc_", "directory of the cache")
+    preserve_revoked: bool = flag(False, "keep responses about revoked certificates")
+    save_interval: timedelta = duration(timedelta(minutes=5), "how often the cache is saved")
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the server would keep responses."""
+        return self.type != "none"
 
 
 def read_block(kind: type[Section], given: object) -> Section:
     """Return a block of one of these classes from a mapping. Raises OptionsError."""
-    if isinstance(given, Mapping):
-        given = with_listen(given)
-    return section_of(kind, given, aliases={**ALIASES[kind], "listen": "port"})
+    return read_listener(kind, given, ALIASES[kind])
 
 
 def read_ocsp(given: object) -> OcspOptions:
     """Return the settings of OCSP stapling from a boolean or a mapping. Raises OptionsError."""
     if isinstance(given, bool):
         return OcspOptions(mode="auto" if given else "never")
-    return read_block(OcspOptions, given)
+    return section_of(OcspOptions, given, aliases={"url": "urls"})
+
+
+def read_ocsp_cache(given: object) -> OcspCacheOptions:
+    """Return the settings of the cache from a boolean or a mapping. Raises OptionsError."""
+    if isinstance(given, bool):
+        return OcspCacheOptions(type="local" if given else "none")
+    return section_of(OcspCacheOptions, given)

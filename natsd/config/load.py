@@ -129,6 +129,8 @@ def _warnings(parsed: ParsedFile, options: Options, name: str) -> Iterator[str]:
                 f'{_place(key)}: invalid use of field "{field}": '
                 f"{field} should be converted to a duration"
             )
+        if field == "accounts" and isinstance(value, Mapping):
+            yield from _unused_samplings(value, options)
         if field == "authorization" and options.authorization.timeout > LONG_TIMEOUT:
             seconds = options.authorization.timeout.total_seconds()
             yield (
@@ -136,6 +138,18 @@ def _warnings(parsed: ParsedFile, options: Options, name: str) -> Iterator[str]:
                 "high, consider keeping it under 60 seconds. possibly caused by unquoted duration; "
                 "use '1m' instead of 1m, for example"
             )
+
+
+def _unused_samplings(accounts: Mapping[str, object], options: Options) -> Iterator[str]:
+    for name, account in accounts.items():
+        if name not in options.accounts or options.accounts[name].msg_trace.dest:
+            continue
+        for key, value in account.items() if isinstance(account, Mapping) else ():
+            if key.lower() in ("msg_trace", "trace_dest") and value:
+                yield (
+                    f"{_place(key)}: Trace destination sampling ignored since no destination was "
+                    "set"
+                )
 
 
 def _with_keys(options: Options, environment: Mapping[str, str]) -> Options:

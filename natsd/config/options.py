@@ -32,6 +32,7 @@ from natsd.config.settings import (
     flag,
     optional,
     raise_together,
+    read_named_texts,
     secret,
     section,
     section_field,
@@ -46,12 +47,12 @@ from natsd.config.settings import (
 from natsd.config.top_level import (
     read_accounts,
     read_cluster,
-    read_domains,
     read_gateway,
     read_leafnodes,
     read_mappings,
     read_mqtt,
     read_ocsp,
+    read_ocsp_cache,
     read_operators,
     read_preload,
     read_proxies,
@@ -70,11 +71,12 @@ if TYPE_CHECKING:
     from natsd.config.later_options import (
         ClusterOptions,
         GatewayOptions,
-        LeafnodesOptions,
         MqttOptions,
+        OcspCacheOptions,
         OcspOptions,
         WebsocketOptions,
     )
+    from natsd.config.leafnode_options import LeafnodesOptions
     from natsd.config.mapping_options import MappingDestination
     from natsd.config.proxies_options import ProxiesOptions
     from natsd.config.resolver_options import ResolverOptions
@@ -130,7 +132,9 @@ class Options(Settings):
     logfile_max_num: int = whole(
         0, 0, INT32_MAX, "log files kept, the current one included; 0: all"
     )
-    max_traced_msg_len: int = whole(0, 0, INT32_MAX, "bytes shown of a traced message; 0: all")
+    max_traced_msg_len: int = whole(
+        0, -1, INT32_MAX, "bytes shown of a traced message; 0 or -1: all"
+    )
 
     # Files for supervisors.
     pid_file: Path | None = file("file that holds the process id while the server runs")
@@ -166,7 +170,9 @@ class Options(Settings):
         "memory that the pending bytes of all connections may take; 0: an eighth of what there is",
     )
     max_connections: int = whole(64 * KIB, -1, INT32_MAX, "client connections; 0 or -1: refuse all")
-    max_subscriptions: int = whole(0, 0, INT32_MAX, "subscriptions per connection; 0: no limit")
+    max_subscriptions: int = whole(
+        0, -1, INT32_MAX, "subscriptions per connection; 0 or -1: no limit"
+    )
     max_sub_tokens: int = whole(0, 0, 255, "tokens in a subscription's subject; 0: no limit")
     max_closed_clients: int = whole(
         10_000, 1, INT32_MAX, "closed connections remembered", zero_is_default=True
@@ -224,7 +230,7 @@ class Options(Settings):
     resolver_pinned_accounts: tuple[str, ...] = texts("accounts that need not be in the resolver")
     default_sentinel: str = secret("user JWT of clients without credentials")
     default_js_domain: Mapping[str, str] = section_field(
-        NamedSections[str](), read_domains, "JetStream domains by account"
+        NamedSections[str](), read_named_texts, "JetStream domains by account"
     )
 
     # TLS and proxies.
@@ -235,7 +241,7 @@ class Options(Settings):
     # What monitoring and events tell about this server.
     server_tags: tuple[str, ...] = section_field((), read_words, "tags of this server")
     server_metadata: Mapping[str, str] = section_field(
-        NamedSections[str](), read_domains, "texts about this server, by name"
+        NamedSections[str](), read_named_texts, "texts about this server, by name"
     )
     feature_flags: Mapping[str, bool] = section_field(
         NamedSections[bool](), read_switches, "experimental features, by name"
@@ -248,6 +254,9 @@ class Options(Settings):
     websocket: "WebsocketOptions | None" = optional(read_websocket, "clients by WebSocket")
     mqtt: "MqttOptions | None" = optional(read_mqtt, "clients that speak MQTT")
     ocsp: "OcspOptions | None" = optional(read_ocsp, "stapling of OCSP responses")
+    ocsp_cache: "OcspCacheOptions | None" = optional(
+        read_ocsp_cache, "cache of OCSP responses about clients"
+    )
     trace_headers: bool = flag(False, "trace headers of messages, but not their payloads")
     syslog: bool = flag(False, "log to the system's log")
     remote_syslog: str = text("", "address of a system log")
@@ -389,6 +398,7 @@ BLOCKS: Final = {
     "websocket": "WebSocket",
     "mqtt": "MQTT",
     "ocsp": "OCSP stapling",
+    "ocsp_cache": "a cache of OCSP responses",
 }
 SWITCHES: Final = {
     "trace_headers": "tracing of headers alone",
@@ -441,9 +451,9 @@ def _check_together(options: Options) -> None:
         )
     if options.lame_duck_grace_period >= options.lame_duck_duration:
         raise OptionsError(
-            f"lame duck duration ({format_duration(options.lame_duck_duration)}) should be "
-            "strictly bigger than "
-            f"grace period ({format_duration(options.lame_duck_grace_period)})",
+            f"lame duck grace period ({format_duration(options.lame_duck_grace_period)}) should be "
+            "strictly lower than lame duck duration "
+            f"({format_duration(options.lame_duck_duration)})",
             setting=_changed(options, "lame_duck_duration", "lame_duck_grace_period"),
         )
     if options.store_dir and options.jetstream.store_dir:

@@ -16,17 +16,28 @@ KINDS: Final = "ACNOUX"
 """First letters of public keys: account, cluster, server, operator, user, curve."""
 
 _TEXT_LENGTH: Final = 56
+_SEED_LENGTH: Final = 58
 
 
 def is_public_key(text: str, kinds: str = KINDS) -> bool:
     """Return whether the text is a public key that starts with one of the letters in `kinds`."""
     if len(text) != _TEXT_LENGTH or text[0] not in kinds:
         return False
+    return _has_checksum(text)
+
+
+def is_user_seed(text: str) -> bool:
+    """Return whether the text is the seed of a user's key, which has two prefix bytes."""
+    return len(text) == _SEED_LENGTH and text.startswith("SU") and _has_checksum(text + "======")
+
+
+def _has_checksum(text: str) -> bool:
+    """Return whether base32 text ends in the right CRC-16."""
     import base64
     import binascii
 
     try:
         raw = base64.b32decode(text)
-    except binascii.Error:
+    except ValueError:
         return False
     return binascii.crc_hqx(raw[:-2], 0) == int.from_bytes(raw[-2:], "little")

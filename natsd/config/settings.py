@@ -341,6 +341,11 @@ def read_named(
     return NamedSections(found)
 
 
+def read_named_texts(given: object) -> NamedSections[str]:
+    """Return texts by name. Raises OptionsError."""
+    return read_named(given, _read_text, "texts")
+
+
 class Settings:
     """Base class of a frozen dataclass whose fields are settings: each is read and checked."""
 

@@ -233,13 +233,13 @@ def _read_import(given: object) -> StreamImport | ServiceImport:
     for name in source:
         if str(name).lower() not in ("account", "subject"):
             raise unknown_field(str(name), ["account", "subject"]).at(name)
+    for name in rest:
+        if str(name).lower() == "allow_trace" and kind == "service":
+            raise OptionsError("Detected allow_trace directive on a non-stream").at(name)
+    ignored = "share" if kind == "stream" else "prefix"
+    rest = {name: value for name, value in rest.items() if str(name).lower() != ignored}
     if kind == "stream":
         return section_of(StreamImport, {**rest, **source})
-    for name in rest:
-        if str(name).lower() == "allow_trace":
-            raise OptionsError("Detected allow_trace directive on a non-stream").at(name)
-        if str(name).lower() == "prefix":
-            raise OptionsError("a service import has no prefix; use to").at(name)
     return section_of(ServiceImport, {**rest, **source})
 
 

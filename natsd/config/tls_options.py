@@ -23,11 +23,13 @@ from natsd.config.settings import (
     file,
     flag,
     in_words,
+    locate,
     read_items,
     read_texts,
     section_field,
     section_of,
     text,
+    texts,
     whole,
     word,
 )
@@ -69,14 +71,6 @@ INSECURE_CIPHER_SUITES: Final = (
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
 )
 CURVES: Final = ("X25519MLKEM768", "X25519", "CurveP256", "CurveP384", "CurveP521")
-CERT_STORE: Final = (
-    "cert_store",
-    "cert_match",
-    "cert_match_by",
-    "ca_certs_match",
-    "cert_match_skip_invalid",
-)
-"""Settings of the certificate store of Windows."""
 VERSIONS: Final = {
     "1.2": "1.2",
     "1.3": "1.3",
@@ -163,6 +157,25 @@ def _read_first(given: object) -> timedelta | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OcspPeerOptions(Settings):
+    """The check of clients' certificates with OCSP."""
+
+    verify: bool = flag(False, "check certificates")
+    allowed_clockskew: timedelta = duration(timedelta(seconds=30), "how far clocks may differ")
+    ca_timeout: timedelta = duration(timedelta(seconds=2), "how long a responder may take")
+    cache_ttl_when_next_update_unset: timedelta = duration(
+        timedelta(hours=1), "how long a response without an end is kept"
+    )
+    warn_only: bool = flag(False, "accept the client and log what is wrong")
+    unknown_is_good: bool = flag(False, "accept what the responder does not know")
+    allow_when_ca_unreachable: bool = flag(False, "accept the client if no responder answers")
+
+
+def _read_ocsp_peer(given: object) -> bool:
+    return given if isinstance(given, bool) else section_of(OcspPeerOptions, given).verify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions(Settings):
     """Certificates, and what is asked of the other side."""
 
@@ -193,7 +206,13 @@ class TlsOptions(Settings):
         None, _read_first, "TLS handshake before INFO: true, auto (50ms), or a duration"
     )
     cert_store: str = text("", "certificate store of Windows: not supported")
-    ocsp_peer: bool = flag(False, "check revocation of certificates with OCSP: not supported")
+    cert_match_by: str = text("", "what cert_match compares: not supported")
+    cert_match: str = text("", "certificate in the store: has no effect")
+    ca_certs_match: tuple[str, ...] = texts("authorities in the store: has no effect")
+    cert_match_skip_invalid: bool = flag(False, "leave out invalid certificates: has no effect")
+    ocsp_peer: bool = section_field(
+        False, _read_ocsp_peer, "check revocation of certificates with OCSP: not supported"
+    )
 
     def check(self) -> None:
         """Check settings that depend on each other. Raises OptionsError."""
@@ -214,14 +233,26 @@ class TlsOptions(Settings):
                 f"option set: {', '.join(insecure)}",
                 setting="cipher_suites",
             )
-        if self.cert_store:
-            raise OptionsError(
-                "the certificate store of Windows is not supported", setting="cert_store"
-            )
+        for name in ("cert_store", "cert_match_by"):
+            if getattr(self, name):
+                raise OptionsError(
+                    "the certificate store of Windows is not supported", setting=name
+                )
         if self.ocsp_peer:
             raise OptionsError("ocsp_peer is not supported yet", setting="ocsp_peer")
 
 
 def read_tls(given: object) -> TlsOptions:
     """Return the section from a mapping. Raises OptionsError."""
+    found = read_server_tls(given)
+    if found.verify_cert_and_check_known_urls:
+        name = "verify_cert_and_check_known_urls"
+        error = OptionsError(f"{name} not supported in this context", setting=name)
+        locate(error, given)
+        raise error
+    return found
+
+
+def read_server_tls(given: object) -> TlsOptions:
+    """Return the section of connections between servers from a mapping. Raises OptionsError."""
     return section_of(TlsOptions, given, aliases=ALIASES)

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from natsd.config.later_options import (
         ClusterOptions,
         GatewayOptions,
-        LeafnodesOptions,
         MqttOptions,
+        OcspCacheOptions,
         OcspOptions,
         WebsocketOptions,
     )
+    from natsd.config.leafnode_options import LeafnodesOptions
     from natsd.config.mapping_options import MappingDestination
     from natsd.config.proxies_options import ProxiesOptions
     from natsd.config.resolver_options import ResolverOptions
@@ -89,9 +90,9 @@ def read_gateway(given: object) -> "GatewayOptions":
 
 def read_leafnodes(given: object) -> "LeafnodesOptions":
     """Return the settings of leaf nodes. Raises OptionsError."""
-    from natsd.config import later_options
+    from natsd.config import leafnode_options
 
-    return later_options.read_block(later_options.LeafnodesOptions, given)
+    return leafnode_options.read_leafnodes(given)
 
 
 def read_websocket(given: object) -> "WebsocketOptions":
@@ -115,6 +116,13 @@ def read_ocsp(given: object) -> "OcspOptions":
     return later_options.read_ocsp(given)
 
 
+def read_ocsp_cache(given: object) -> "OcspCacheOptions":
+    """Return the settings of the cache of OCSP responses. Raises OptionsError."""
+    from natsd.config import later_options
+
+    return later_options.read_ocsp_cache(given)
+
+
 def read_public_keys(given: object) -> tuple[str, ...]:
     """Return public keys of operators. Raises OptionsError."""
     from natsd.config.public_keys import OPERATOR, is_public_key
@@ -124,11 +132,6 @@ def read_public_keys(given: object) -> tuple[str, ...]:
         if not is_public_key(key, OPERATOR):
             raise OptionsError(f'trust key "{key}" required to be a valid public operator nkey')
     return keys
-
-
-def read_domains(given: object) -> NamedSections[str]:
-    """Return texts by name. Raises OptionsError."""
-    return read_named(given, _read_text, "texts")
 
 
 def read_switches(given: object) -> NamedSections[bool]:
@@ -142,12 +145,6 @@ def read_words(given: object) -> tuple[str, ...]:
         given = given.split(",")
     words = (each.strip() for each in read_texts(given))
     return tuple(each for each in words if each)
-
-
-def _read_text(given: object) -> str:
-    if not isinstance(given, str):
-        raise OptionsError("must be a text")
-    return given
 
 
 def _read_switch(given: object) -> bool:

@@ -50,6 +50,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "websocket": st.sampled_from([{}, {"no_tls": True}]),
     "mqtt": st.sampled_from([{}, {"ack_wait": "1m"}]),
     "ocsp": st.just(False),
+    "ocsp_cache": st.sampled_from([False, {"type": "none", "local_store": "x"}]),
     "trace_headers": st.just(False),
     "syslog": st.just(False),
     "remote_syslog": st.just(""),

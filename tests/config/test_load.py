@@ -57,6 +57,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     f"trusted: [{public_key('O')}]": {"trusted_keys": (public_key("O"),)},
     "cluster { name: c }": {"no_header_support": False},
     "anything: 1, port: $anything": {"port": 1},
+    "ocsp_cache: false": {"port": 4222},
+    "max_subs: -1, max_traced_msg_len: -1": {"max_subscriptions": -1, "max_traced_msg_len": -1},
+    "ocsp_cache { type: none, preserve_revoked: true, save_interval: 1 }": {"port": 4222},
+    "tls { cert_match: x, ca_certs_match: [a] }": {"port": 4222},
+    "tls { ocsp_peer { verify: false, ca_timeout: 1 } }": {"port": 4222},
 }
 
 
@@ -103,7 +108,9 @@ MISTAKES = {
     "port: 1\nserver_name: 'a b'": ["x.conf:2:1: server name cannot contain spaces"],
     "port: 1\nmax_pending: 1024": ["x.conf:2:1: max_payload (1048576) cannot be higher than"],
     "port: 1\nmax_pending_total: 1024": ["x.conf:2:1: max_pending (67108864) cannot be higher"],
-    "port: 1\nlame_duck_grace_period: '2m'": ["x.conf:2:1: lame duck duration (2m0s) should be"],
+    "port: 1\nlame_duck_grace_period: '2m'": [
+        "x.conf:2:1: lame duck grace period (2m0s) should be"
+    ],
     "port: 1\nlame_duck_duration: '29s'": [
         "x.conf:2:1: invalid lame_duck_duration of 29s, minimum is 30 seconds"
     ],
@@ -162,6 +169,16 @@ MISTAKES = {
     ],
     "mqtt { port: 1883 }": ["x.conf:1:1: mqtt: natsd does not support MQTT"],
     "ocsp: true": ["x.conf:1:1: ocsp: natsd does not support OCSP stapling"],
+    "ocsp_cache: true": ["x.conf:1:1: ocsp_cache: natsd does not support a cache of OCSP"],
+    "ocsp_cache { type: never }": ["x.conf:1:14: ocsp_cache: type must be one of local, none"],
+    "ocsp_cache { interval: 1 }": ['x.conf:1:14: ocsp_cache: unknown field "interval"'],
+    "ocsp_cache: 5": ["x.conf:1:1: ocsp_cache: must be a mapping of settings"],
+    "tls { cert_match_by: issuer }": ["x.conf:1:7: tls: the certificate store of Windows"],
+    "tls { verify_cert_and_check_known_urls: true }": [
+        "x.conf:1:7: tls: verify_cert_and_check_known_urls not supported in this context"
+    ],
+    "tls { ocsp_peer { verify: true } }": ["x.conf:1:7: tls: ocsp_peer is not supported yet"],
+    "tls { ocsp_peer { verfy: true } }": ['x.conf:1:19: tls: ocsp_peer: unknown field "verfy"'],
     "syslog: true": ["x.conf:1:1: syslog: natsd does not support syslog"],
     "https: 8443": ["x.conf:1:1: https_port: natsd does not support monitoring by HTTPS"],
 }
@@ -248,6 +265,8 @@ def test_accounts_and_what_they_share(tmp_path: Path) -> None:
         ServiceImport(account="A", subject="q", to="ask", share=True),
     )
     assert accounts["C"].jetstream is None
+    ignored = text.replace("prefix: p", "prefix: p, share: true").replace("to:", "prefix: x, to:")
+    assert load(tmp_path, ignored).options.accounts == accounts
     assert list(load(tmp_path, "accounts: [X, Y]").options.accounts) == ["X", "Y"]
 
 
@@ -266,6 +285,9 @@ def test_permissions(tmp_path: Path) -> None:
 
 
 WARNINGS = {
+    "accounts { A { msg_trace { sampling: 5 } } }": (
+        "x.conf:1:16: Trace destination sampling ignored since no destination was set"
+    ),
     "": "x.conf: config has no values or is empty",
     "ping_interval: 5": 'x.conf:1:1: invalid use of field "ping_interval": ping_interval should be',
     "authorization { timeout: 1m }": 'x.conf:1:1: invalid use of field "timeout": timeout of 1e+06',

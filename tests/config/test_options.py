@@ -43,7 +43,7 @@ MISTAKES = {
     ),
     "lame_duck_grace_period": (
         "2m",
-        "lame duck duration (2m0s) should be strictly bigger than grace period (2m0s)",
+        "lame duck grace period (2m0s) should be strictly lower than lame duck duration (2m0s)",
     ),
 }
 

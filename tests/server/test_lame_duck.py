@@ -172,5 +172,5 @@ def test_the_grace_period_is_shorter_than_the_whole() -> None:
     with pytest.raises(OptionsError) as caught:
         make_options(lame_duck_duration="10s", lame_duck_grace_period="10s")
     assert str(caught.value) == (
-        "lame duck duration (10s) should be strictly bigger than grace period (10s)"
+        "lame duck grace period (10s) should be strictly lower than lame duck duration (10s)"
     )
