@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from natsd.config.account_names import GLOBAL
 from natsd.config.files import ParsedFile, nothing_collected, parse_file
@@ -25,9 +25,19 @@ from natsd.config.listen import with_listen
 from natsd.config.loaded import LoadedConfig
 from natsd.config.options import Options
 from natsd.config.overrides import with_flags
-from natsd.config.settings import NOWHERE, OptionsError, locate, raise_together, section_of
+from natsd.config.settings import (
+    NOWHERE,
+    OptionsError,
+    SettingPath,
+    locate,
+    raise_together,
+    section_of,
+)
 from natsd.config.tree import ConfigMap
 from natsd.core.durations import format_duration
+
+if TYPE_CHECKING:
+    from natsd.config.tls_options import TlsOptions
 
 LISTENS: Final = {
     "listen": ("host", "port"),
@@ -183,14 +193,24 @@ def _check_file_only(parsed: ParsedFile, options: Options) -> None:
 def _check_files(options: Options) -> None:
     """Check that the files of certificates can be used. Raises OptionsError."""
     errors = []
-    for name in ("tls", "resolver_tls"):
-        tls = getattr(options, name)
-        if tls is None:
-            continue
+    for path, tls in _tls_sections(options):
         from natsd.config.tls_files import check_tls_files
 
         try:
             check_tls_files(tls)
         except OptionsError as error:
-            errors.append(OptionsError(f"{name}: {error}", setting=name))
+            names = ": ".join(each for each in path if isinstance(each, str))
+            errors.append(OptionsError(f"{names}: {error}", path=path))
     raise_together(errors)
+
+
+def _tls_sections(options: Options) -> "Iterator[tuple[SettingPath, TlsOptions]]":
+    """Yield the sections of TLS that the options have, with their paths."""
+    if options.tls is not None:
+        yield ("tls",), options.tls
+    if options.resolver_tls is not None:
+        yield ("resolver_tls",), options.resolver_tls
+    for name in ("cluster", "gateway", "leafnodes", "websocket", "mqtt"):
+        block = getattr(options, name)
+        if block is not None and block.tls is not None:
+            yield (name, "tls"), block.tls

@@ -145,6 +145,9 @@ MISTAKES = {
     "tls { cert_file: /none, key_file: /none }": [
         "x.conf:1:1: tls: error parsing X509 certificate/key pair: open /none: no such file",
     ],
+    "mqtt {\n tls { cert_file: /none, key_file: /none } }": [
+        "x.conf:2:2: mqtt: tls: error parsing X509 certificate/key pair: open /none: no such file",
+    ],
     "tls { cert_file: /none }": ["x.conf:1:7: tls: missing 'key_file' in TLS configuration"],
     "tls { cipher_suites: [] }": ["x.conf:1:7: tls: cipher_suites: cannot be empty"],
     "tls { cipher_suites: [TLS_RSA_WITH_RC4_128_SHA] }": [
