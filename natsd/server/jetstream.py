@@ -307,22 +307,12 @@ class JetStreamPart:
         """
         if self.engine is None or not options.jetstream.enabled:
             return
-        from natsd.jetstream.errors import ApiError
-        from natsd.jetstream.resources import PromisedBytes, check_promised
-        from natsd.jetstream.stream.publishing import Usage
-        from natsd.jetstream.tiers import tiers_of
-
         limits, usage = options.jetstream, self.engine.usage
-        server = Usage(
+        check_promises(
+            options,
             memory_limit=max(usage.memory_limit, limits.max_memory_store),
             file_limit=max(usage.file_limit, limits.max_file_store),
         )
-        tiers = [tiers_of(each.jetstream) for each in options.accounts.values()]
-        promised = PromisedBytes.of(limits for each in tiers for limits in each.values())
-        try:
-            check_promised(server, promised)
-        except ApiError as error:
-            raise OptionsError(f"accounts: {error.description}") from error
 
     async def switched(self) -> None:
         """Wait until a switch that `renew` began is over."""
@@ -481,3 +471,21 @@ def _reason(error: Exception) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return where + lower_first(error.strerror)
     return " ".join(str(error).split())
+
+
+def check_promises(options: Options, memory_limit: int, file_limit: int) -> None:
+    """Check that a server with these bytes (-1: any) has what its accounts may use together.
+
+    Raises OptionsError.
+    """
+    from natsd.jetstream.errors import ApiError
+    from natsd.jetstream.resources import PromisedBytes, check_promised
+    from natsd.jetstream.stream.publishing import Usage
+    from natsd.jetstream.tiers import tiers_of
+
+    tiers = [tiers_of(each.jetstream) for each in options.accounts.values()]
+    promised = PromisedBytes.of(limits for each in tiers for limits in each.values())
+    try:
+        check_promised(Usage(memory_limit=memory_limit, file_limit=file_limit), promised)
+    except ApiError as error:
+        raise OptionsError(f"accounts: {error.description}", setting="accounts") from error

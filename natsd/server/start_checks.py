@@ -4,13 +4,18 @@
 server starts with.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from natsd.config import Options
+from natsd.config import Options, OptionsError
+from natsd.config.account_names import GLOBAL, SYSTEM
 from natsd.config.load import load_options
 from natsd.config.loaded import LoadedConfig
+from natsd.config.settings import shown
+
+_ADVERTISE: Final = re.compile(r"([^:]*|\[.*\])(:[+-]?\d+)?")
 
 
 def load_checked(path: Path | str, flags: Mapping[str, Any] | None = None) -> LoadedConfig:
@@ -19,7 +24,9 @@ def load_checked(path: Path | str, flags: Mapping[str, Any] | None = None) -> Lo
 
 
 def check_start(options: Options) -> None:
-    """Check what accounts share, and whom the server trusts. Raises OptionsError."""
+    """Check what goes beyond single settings and blocks. Raises OptionsError."""
+    _check_addresses(options)
+    _check_system_account(options)
     if options.shares:
         from natsd.server.sharing import check_sharing
 
@@ -29,3 +36,41 @@ def check_start(options: Options) -> None:
 
         read_trust(options)
         read_preload(options)
+    limits = options.jetstream
+    if limits.enabled and options.accounts:
+        from natsd.server.jetstream import check_promises
+
+        check_promises(options, limits.max_memory_store, limits.max_file_store)
+
+
+def _check_addresses(options: Options) -> None:
+    tls = options.tls
+    if tls is not None and tls.cert_file is None and not tls.certs:
+        raise OptionsError(
+            "tls: TLS needs a certificate: set 'cert_file' and 'key_file', or 'certs'",
+            setting="tls",
+        )
+    advertise = options.client_advertise
+    if advertise and _ADVERTISE.fullmatch(advertise) is None:
+        raise OptionsError(
+            f"client_advertise must be host or host:port, not {shown(advertise)}",
+            setting="client_advertise",
+        )
+
+
+def _check_system_account(options: Options) -> None:
+    from natsd.config.default_domains import has_jetstream
+
+    name = options.system_account or SYSTEM
+    if options.operators or options.trusted_keys:
+        return
+    if name not in {*options.accounts, GLOBAL, SYSTEM}:
+        raise OptionsError(
+            "error resolving system account: account missing", setting="system_account"
+        )
+    account = options.accounts.get(name)
+    if account is not None and has_jetstream(account) and options.jetstream.enabled:
+        raise OptionsError(
+            "Not allowed to enable JetStream on the system account",
+            path=("accounts", name, "jetstream"),
+        )

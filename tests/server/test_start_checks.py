@@ -61,6 +61,21 @@ MISTAKES = {
          {service: x, latency: l}] } }""": [
         'x.conf:3:10: Error adding service latency sampling for "x": system account not setup'
     ],
+    "port: 1\ntls { verify: true }": ["x.conf:2:1: tls: TLS needs a certificate: set"],
+    "port: 1\nclient_advertise: 'a:b'": [
+        "x.conf:2:1: client_advertise must be host or host:port, not 'a:b'"
+    ],
+    "client_advertise: '::1'": ["x.conf:1:1: client_advertise must be host or host:port"],
+    "accounts { A {} }\nsystem_account: B": [
+        "x.conf:2:1: error resolving system account: account missing"
+    ],
+    "jetstream: on\naccounts { $SYS {\n jetstream: on } }": [
+        "x.conf:3:2: Not allowed to enable JetStream on the system account"
+    ],
+    "jetstream { max_mem: 1M }\naccounts { A { jetstream { max_mem: 2M } } }": [
+        "x.conf:2:1: accounts: insufficient memory resources available"
+    ],
+    "resolver: { type: full, dir: x }": ["x.conf:1:1: resolver: no operator key found"],
     f"operators: [{ACCOUNT.jwt}]": ["x.conf:1:13: operator: the JWT is not valid: not operator"],
     f"operator: {OPERATOR.jwt()}": ["x.conf:1:1: operators require an account resolver"],
     f"{TRUSTED}accounts [A]\nno_auth_user: a": [
@@ -98,6 +113,9 @@ def test_what_a_start_refuses_is_refused_with_its_place(text: str, tmp_path: Pat
 
 def test_what_a_start_accepts_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "x.conf"
+    for advertised in ("a", "a:5", "[::1]", "[::1]:5", ":5"):
+        path.write_text(f"client_advertise: '{advertised}'\naccounts [A], system_account: A")
+        assert load_checked(path).options.client_advertise == advertised
     path.write_text(f"{TRUSTED}resolver_preload {{ {ACCOUNT.name}: {ACCOUNT.jwt} }}")
     assert load_checked(path).options.operators
     path.write_text(

@@ -50,6 +50,8 @@ def read_trust(options: Options) -> Trust:
         else:
             keys.add(claims.subject)
         keys |= set(claims.body.signing_keys)
+    if not keys and options.resolver is not None and options.resolver.dir is not None:
+        raise OptionsError("resolver: no operator key found", setting="resolver")
     system = options.system_account or (operators[0].body.system_account if operators else "")
     return Trust(
         keys=frozenset(keys),
