@@ -19,6 +19,7 @@ from natsd.config.settings import (
     Settings,
     flag,
     in_words,
+    locate,
     optional,
     read_items,
     read_texts,
@@ -27,9 +28,9 @@ from natsd.config.settings import (
     text,
     unknown_field,
     whole,
-    word,
 )
 from natsd.core.durations import DurationError, parse_duration
+from natsd.core.quoting import quoted
 from natsd.core.routing import is_valid
 
 SAMPLING_BY_HEADERS: Final = 0
@@ -82,11 +83,21 @@ class LatencyOptions(Settings):
 def _read_latency(given: object) -> LatencyOptions:
     if isinstance(given, str):
         return LatencyOptions(subject=given)
+    if not isinstance(given, Mapping | LatencyOptions):
+        raise OptionsError("Expected latency entry to be a map/struct or string")
     if isinstance(given, Mapping):
         for name, value in given.items():
             if str(name).lower() == "sampling" and str(value).removesuffix("%") == "0":
                 raise OptionsError("bad sampling percentage, should be 1-100").at(name)
     return section_of(LatencyOptions, given)
+
+
+def _read_response_type(given: object) -> str:
+    if not isinstance(given, str):
+        raise OptionsError(f"Expected response type to be string, not {shown(given)}")
+    if given.lower() not in RESPONSE_TYPES:
+        raise OptionsError(f"Unknown response type: {quoted(given)}")
+    return RESPONSE_TYPES[given.lower()]
 
 
 def _read_threshold(given: object) -> timedelta:
@@ -95,8 +106,9 @@ def _read_threshold(given: object) -> timedelta:
             raise DurationError
         return parse_duration(given)
     except DurationError:
+        found = quoted(given) if isinstance(given, str) else in_words(given)
         raise OptionsError(
-            f"Expected response threshold to be a parseable time duration, got {in_words(given)}"
+            f"Expected response threshold to be a parseable time duration, got {found}"
         ) from None
 
 
@@ -140,7 +152,9 @@ class StreamExport(ExportedSubject):
 class ServiceExport(ExportedSubject):
     """A subject on which other accounts may send requests."""
 
-    response_type: str = word("singleton", RESPONSE_TYPES, "how a request is answered")
+    response_type: str = section_field(
+        "singleton", _read_response_type, "how a request is answered"
+    )
     response_threshold: timedelta | None = optional(
         _read_threshold, "how long responses are waited for; not given: 2m"
     )
@@ -197,9 +211,14 @@ def _check_source(account: str, subject: str) -> None:
 def _kind_of(given: Mapping[Any, Any], what: str) -> tuple[str, Any, dict[Any, Any]]:
     """Return `stream` or `service`, its value, and the other settings. Raises OptionsError."""
     kinds = [name for name in given if str(name).lower() in ("stream", "service")]
-    if len(kinds) != 1:
-        reason = "a stream and a service" if kinds else "neither a stream nor a service"
-        raise OptionsError(f"{what} is {reason}")
+    if not kinds:
+        raise OptionsError(f"{what} is neither a stream nor a service")
+    if len(kinds) > 1:
+        first, second = (str(kind).lower() for kind in kinds[:2])
+        subject = given[kinds[1]]
+        shown_subject = f" {quoted(subject)}" if isinstance(subject, str) else ""
+        error = OptionsError(f"Detected {second}{shown_subject} but already saw a {first}")
+        raise error.at(kinds[1])
     rest = {name: value for name, value in given.items() if name not in kinds}
     return str(kinds[0]).lower(), given[kinds[0]], rest
 
@@ -245,17 +264,24 @@ def _read_import(given: object) -> StreamImport | ServiceImport:
 
 def read_exports(given: object) -> tuple[StreamExport | ServiceExport, ...]:
     """Return exports from a list of mappings. Raises OptionsError."""
+    if not isinstance(given, list | tuple):
+        raise OptionsError("Exports should be an array")
     return read_items(given, _read_export, "exports")
 
 
 def read_imports(given: object) -> tuple[StreamImport | ServiceImport, ...]:
     """Return imports from a list of mappings. Raises OptionsError."""
+    if not isinstance(given, list | tuple):
+        raise OptionsError("Imports should be an array")
     found = read_items(given, _read_import, "imports")
     for each, other in _same_services(found):
-        raise OptionsError(
+        error = OptionsError(
             f'Duplicate service import subject "{other.to or other.subject}", previously used in '
-            f'import for account "{each.account}", subject "{each.subject}"'
+            f'import for account "{each.account}", subject "{each.subject}"',
+            path=(next(at for at, one in enumerate(found) if one is other),),
         )
+        locate(error, given)
+        raise error
     return found
 
 

@@ -136,6 +136,31 @@ MISTAKES = {
     "accounts { A { exports: [{stream: x, response: single}] } }": [
         "x.conf:1:38: accounts: A: exports: Detected response directive on non-service",
     ],
+    "accounts { A { exports: [{stream: x, service: y}] } }": [
+        'x.conf:1:38: accounts: A: exports: Detected service "y" but already saw a stream',
+    ],
+    "accounts { A { imports: [{service: {}, stream: {}}] } }": [
+        "x.conf:1:40: accounts: A: imports: Detected stream but already saw a service",
+    ],
+    "accounts { A { exports: {stream: x}, imports: 5 } }": [
+        "x.conf:1:16: accounts: A: exports: Exports should be an array",
+        "x.conf:1:38: accounts: A: imports: Imports should be an array",
+    ],
+    "accounts { A { exports: [{service: x, response: all}] } }": [
+        'x.conf:1:39: accounts: A: exports: response_type: Unknown response type: "all"',
+    ],
+    "accounts { A { exports: [{service: x, threshold: y}] } }": [
+        "x.conf:1:39: accounts: A: exports: response_threshold: Expected response threshold to be "
+        'a parseable time duration, got "y"',
+    ],
+    "accounts { A { exports: [{service: x, latency: 5}] } }": [
+        "x.conf:1:39: accounts: A: exports: latency: Expected latency entry to be a map/struct or",
+    ],
+    "accounts { A { imports: [{service: {account: B, subject: x}, to: y},\n"
+    "  {service: {account: B, subject: z}, to: y}] } }": [
+        'x.conf:2:3: accounts: A: imports: Duplicate service import subject "y", previously used '
+        'in import for account "B", subject "x"',
+    ],
     "accounts { A { mappings: { x: [{dest: y, weight: 60}, {dest: z, weight: 60}] } } }": [
         "x.conf:1:28: accounts: A: mappings: x: total weight needs to be <= 100",
     ],
