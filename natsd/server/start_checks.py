@@ -13,7 +13,8 @@ from natsd.config import Options, OptionsError
 from natsd.config.account_names import GLOBAL, SYSTEM
 from natsd.config.load import load_options
 from natsd.config.loaded import LoadedConfig
-from natsd.config.settings import shown
+from natsd.config.settings import SettingPath, raise_together, shown
+from natsd.core.quoting import quoted
 
 _ADVERTISE: Final = re.compile(r"([^:]*|\[.*\])(:[+-]?\d+)?")
 
@@ -27,6 +28,7 @@ def check_start(options: Options) -> None:
     """Check what goes beyond single settings and blocks. Raises OptionsError."""
     _check_addresses(options)
     _check_system_account(options)
+    _check_leafnodes(options)
     if options.shares:
         from natsd.server.sharing import check_sharing
 
@@ -74,3 +76,25 @@ def _check_system_account(options: Options) -> None:
             "Not allowed to enable JetStream on the system account",
             path=("accounts", name, "jetstream"),
         )
+
+
+def _check_leafnodes(options: Options) -> None:
+    """Check that the accounts of leaf nodes exist; with operators they come from JWTs."""
+    if options.leafnodes is None or options.operators:
+        return
+    known = {"", GLOBAL, *options.accounts}
+    if not options.system_account and not options.no_system_account:
+        known.add(SYSTEM)
+    login = options.leafnodes.authorization
+    named: list[tuple[str, SettingPath]] = [(login.account, ("account",))]
+    named += [(user.account, ("users", index)) for index, user in enumerate(login.users)]
+    raise_together(
+        [
+            OptionsError(
+                f"cannot find local account {quoted(name)} specified in leafnode authorization",
+                path=("leafnodes", "authorization", *path),
+            )
+            for name, path in named
+            if name not in known
+        ]
+    )

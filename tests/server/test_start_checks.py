@@ -75,6 +75,10 @@ MISTAKES = {
     "jetstream { max_mem: 1M }\naccounts { A { jetstream { max_mem: 2M } } }": [
         "x.conf:2:1: accounts: insufficient memory resources available"
     ],
+    "leafnodes { authorization { account: A\n users: [{user: a, account: B}] } }": [
+        'x.conf:1:29: cannot find local account "A" specified in leafnode authorization',
+        'x.conf:2:10: cannot find local account "B" specified in leafnode authorization',
+    ],
     "resolver: { type: full, dir: x }": ["x.conf:1:1: resolver: no operator key found"],
     f"operators: [{ACCOUNT.jwt}]": ["x.conf:1:13: operator: the JWT is not valid: not operator"],
     f"operator: {OPERATOR.jwt()}": ["x.conf:1:1: operators require an account resolver"],
