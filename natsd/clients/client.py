@@ -645,10 +645,16 @@ class Client(ClientSession):
         shown = quoted(operation.decode(errors="replace"))[1:-1].replace('\\"', '"')
         logger.log(TRACE, "%s - %s [%s]", str(self), direction, shown)
 
-    def trace_payload(self, direction: str, data: bytes) -> None:
-        """Log a message's headers and payload, at most `max_traced_msg_len` bytes of them."""
+    def trace_payload(self, direction: str, headers: bytes, payload: bytes) -> None:
+        """Log a message's headers and payload, at most `max_traced_msg_len` bytes of them.
+
+        An empty message is not logged. With `trace_headers` only the headers are logged.
+        """
+        options = self.host.options
+        data = headers.removesuffix(b"\r\n\r\n") if options.trace_headers else headers + payload
+        if not data:
+            return
         from natsd.clients.redact import shown_payload
 
-        limit = self.host.options.max_traced_msg_len
-        shown = shown_payload(data, limit)
+        shown = shown_payload(data, options.max_traced_msg_len)
         logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s]", str(self), direction, shown)

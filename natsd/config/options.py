@@ -123,6 +123,9 @@ class Options(Settings):
     debug: bool = flag(False, "log debugging lines")
     trace: bool = flag(False, "log every protocol line")
     trace_verbose: bool = flag(False, "trace the system account too; implies trace")
+    trace_headers: bool = flag(
+        False, "trace only the headers of messages, not their payloads; implies trace"
+    )
     logtime: bool = flag(True, "start each log line with the time")
     logtime_utc: bool = flag(False, "log times in UTC, not in the local zone")
     log_file: Path | None = file("file to log to; none: standard error")
@@ -188,6 +191,12 @@ class Options(Settings):
         zero_is_default=True,
     )
     write_deadline: timedelta = duration(timedelta(seconds=10), "how long a write may be blocked")
+    write_timeout: str = word(
+        "default",
+        {"default": "default", "close": "close", "retry": "retry"},
+        "what happens after the write deadline: the client is closed; "
+        "retry: not if it took a part of what was sent",
+    )
 
     # Moving clients to other servers (SIGUSR2).
     lame_duck_duration: timedelta = duration(
@@ -257,17 +266,11 @@ class Options(Settings):
     ocsp_cache: "OcspCacheOptions | None" = optional(
         read_ocsp_cache, "cache of OCSP responses about clients"
     )
-    trace_headers: bool = flag(False, "trace headers of messages, but not their payloads")
     syslog: bool = flag(False, "log to the system's log")
     remote_syslog: str = text("", "address of a system log")
     https_port: int = whole(0, RANDOM_PORT, PORT_MAX, "port of monitoring by HTTPS; 0: none")
     prof_port: int = whole(0, RANDOM_PORT, PORT_MAX, "port of Go's profiler; 0: none")
     prof_block_rate: int = whole(0, INT32_MIN, INT32_MAX, "has no effect without prof_port")
-    write_timeout: str = word(
-        "default",
-        {"default": "default", "close": "close", "retry": "retry"},
-        "what happens after the write deadline: the client is closed",
-    )
     connect_error_reports: int = whole(
         3600, 0, INT32_MAX, "attempts of which one is logged; used by routes", zero_is_default=True
     )
@@ -288,7 +291,7 @@ class Options(Settings):
 
     def check(self) -> None:
         """Check settings that depend on each other. Raises OptionsError."""
-        if self.trace_verbose:
+        if self.trace_verbose or self.trace_headers:
             object.__setattr__(self, "trace", True)
         _check_together(self)
         _check_features(self)
@@ -401,7 +404,6 @@ BLOCKS: Final = {
     "ocsp_cache": "a cache of OCSP responses",
 }
 SWITCHES: Final = {
-    "trace_headers": "tracing of headers alone",
     "syslog": "syslog",
     "remote_syslog": "syslog",
     "https_port": "monitoring by HTTPS",
@@ -424,10 +426,6 @@ def _check_features(options: Options) -> None:
             for name in found
         ]
     )
-    if options.write_timeout == "retry":
-        raise OptionsError(
-            "write_timeout: natsd does not support retry for clients yet", setting="write_timeout"
-        )
     for name, is_on in options.feature_flags.items():
         if is_on and name in FEATURE_FLAGS and not FEATURE_FLAGS[name]:
             raise OptionsError(

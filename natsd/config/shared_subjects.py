@@ -94,7 +94,7 @@ def _read_latency(given: object) -> LatencyOptions:
 
 def _read_response_type(given: object) -> str:
     if not isinstance(given, str):
-        raise OptionsError(f"Expected response type to be string, not {shown(given)}")
+        raise OptionsError(f"Expected response type to be string, not {in_words(given)}")
     if given.lower() not in RESPONSE_TYPES:
         raise OptionsError(f"Unknown response type: {quoted(given)}")
     return RESPONSE_TYPES[given.lower()]

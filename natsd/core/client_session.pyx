@@ -132,7 +132,7 @@ cdef class ClientSession(OpHandler):
     def trace_operation(self, str direction, bytes operation) -> None:
         """Log a protocol operation; `direction` is "<<-", "->>" or "<->"."""
 
-    def trace_payload(self, str direction, bytes data) -> None:
+    def trace_payload(self, str direction, bytes headers, bytes payload) -> None:
         """Log a message's headers and payload; `direction` is "<<-" or "->>"."""
 
     # ---- life
@@ -411,7 +411,10 @@ cdef class ClientSession(OpHandler):
         if self.mappings is not None:
             map_subject(self, message)
         if self.trace:
-            self.trace_payload("<<-", message.data[:message.data_len])
+            self.trace_payload(
+                "<<-", message.data[:message.header_len],
+                message.data[message.header_len:message.data_len],
+            )
         if self.pedantic and not subject_is_valid_literal(
             message.subject, message.subject_len
         ):
@@ -599,7 +602,10 @@ cdef class ClientSession(OpHandler):
                 + message.subject[:message.subject_len] + b" " + sub.sid_bytes + b" "
                 + message.line[:message.line_len - 2]
             )
-            self.trace_payload("->>", message.data[:message.data_len])
+            self.trace_payload(
+                "->>", message.data[:message.header_len],
+                message.data[message.header_len:message.data_len],
+            )
         if sub.max_delivered and sub.delivered == sub.max_delivered:
             self.debug(
                 f"Auto-unsubscribe limit of {sub.max_delivered} reached for sid {quoted(sub.sid)}"
@@ -697,12 +703,16 @@ cdef class ClientSession(OpHandler):
             self.endpoint.linger()
             self.endpoint.close(reason)
 
-    def slow_consumer(self, str why) -> None:
+    def slow_consumer(self, str why, bint is_known=False) -> None:
         """Count and log that this connection is a slow consumer; `why` is the exceeded limit."""
         self.reactor.counters.slow_consumers += 1
         if self.account_counters is not None:
             self.account_counters.slow_consumers += 1
-        self.notice(f"Slow Consumer Detected: {why}")
+        self.notice(f"Slow Consumer {'State' if is_known else 'Detected'}: {why}")
+
+    def caught_up(self) -> None:
+        """Log that the client is no slow consumer any more."""
+        self.notice("Slow Consumer Recovered")
 
     # ---- deadlines
 

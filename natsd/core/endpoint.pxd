@@ -13,6 +13,7 @@ cdef class Settings:
     cdef public int64_t ping_max
     cdef public int64_t write_deadline_ns
     cdef public bint no_fast_producer_stall
+    cdef public bint retries_writes              # the write deadline alone closes nobody
 
 
 cdef class Endpoint(Pollable):
@@ -39,6 +40,7 @@ cdef class Endpoint(Pollable):
     # Nanoseconds of the monotonic clock; 0: never.
     cdef readonly int64_t last_activity_ns   # time of the last read
     cdef int64_t blocked_ns              # time since which the socket has taken nothing
+    cdef int64_t retried_ns              # last write deadline that passed without a close
     cdef int64_t stall_ns                # duration: waits for recipients since the last read
     cdef readonly int64_t stalls         # how often publishers waited for this endpoint
 
@@ -60,6 +62,8 @@ cdef class Endpoint(Pollable):
     cdef int send_to_transport(self) except -1
     cdef int block(self) except -1
     cdef int unblock(self) except -1
+    cdef int deadline_passed(self, int64_t now_ns) except -1
+    cdef int has_caught_up(self) except -1
     cdef int close_slow(self, object reason, str why) except -1
     cdef int peer_ended(self) except -1
     cdef int close_socket(self) except -1

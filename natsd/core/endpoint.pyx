@@ -12,7 +12,8 @@ Promise
   the endpoint and are put before the bytes of the next read.
 - Pending bytes are bounded by `max_pending`. Above 75 % of it publishers wait
   (`Reactor.congested`). Beyond it, or when the socket takes nothing for `write_deadline`, the
-  connection is closed as a slow consumer.
+  connection is closed as a slow consumer. With `retries_writes` the deadline begins anew once, and
+  again after each byte that the socket takes.
 - The memory that the pending bytes of all connections take is bounded by `max_pending_total`.
   Beyond it, the connections with the most pending bytes are closed until an eighth of it is free.
 - After `close` nothing more is parsed or appended. The teardown at the end of the reactor's turn
@@ -369,6 +370,8 @@ cdef class Endpoint(Pollable):
             self.send_pending()
             if self.pending() == 0 and self.reason is None:
                 self.is_blocked = False
+                if self.retried_ns:
+                    self.has_caught_up()
                 if self.is_ending:
                     self.close(ClosedReason.CLIENT_CLOSED)
                 else:
@@ -390,16 +393,31 @@ cdef class Endpoint(Pollable):
         if self.is_blocked and now_ns - self.blocked_ns > self.settings.write_deadline_ns:
             if self.is_ending:
                 self.close(ClosedReason.CLIENT_CLOSED)
-            else:
-                self.close_slow(
-                    ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE,
-                    f"WriteDeadline of {self.settings.write_deadline_ns / 1e9:g}s exceeded with "
-                    f"{self.pending()} total bytes.",
-                )
-            return 0
+                return 0
+            self.deadline_passed(now_ns)
+            if self.reason is not None:
+                return 0
         if self.is_ending:
             return 0
         return self.session.check_deadlines(now_ns)
+
+    cdef int deadline_passed(self, int64_t now_ns) except -1:
+        """Close, or wait for another deadline, after the socket took nothing for so long."""
+        cdef str why = (
+            f"WriteDeadline of {self.settings.write_deadline_ns / 1e9:g}s exceeded with "
+            f"{self.pending()} total bytes."
+        )
+        if not self.settings.retries_writes or self.blocked_ns == self.retried_ns:
+            return self.close_slow(ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE, why)
+        self.session.slow_consumer(why, self.retried_ns != 0)
+        self.blocked_ns = self.retried_ns = now_ns
+        return 0
+
+    cdef int has_caught_up(self) except -1:
+        """Note that the socket took all, after a deadline that closed nothing."""
+        self.retried_ns = 0
+        self.session.caught_up()
+        return 0
 
     cdef int unblock(self) except -1:
         """Let publishers continue if the connection is no longer congested."""
@@ -544,6 +562,8 @@ cdef class Endpoint(Pollable):
         """Continue sending, because the transport's buffer is empty again."""
         self.reactor.begin()
         self.is_blocked = False
+        if self.retried_ns:
+            self.has_caught_up()
         self.send_to_transport()
         self.unblock()
         self.reactor.finish()

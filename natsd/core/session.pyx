@@ -83,8 +83,15 @@ cdef class Session(Sink):
         """
         return False
 
-    def slow_consumer(self, str why) -> None:
-        """Handle that the connection is closed as a slow consumer; `why` is the exceeded limit."""
+    def slow_consumer(self, str why, bint is_known=False) -> None:
+        """Handle that the peer reads too slowly; `why` is the exceeded limit.
+
+        The connection is closed, or it gets another write deadline. With `is_known` it got one
+        before, and has not caught up since.
+        """
+
+    def caught_up(self) -> None:
+        """Handle that the peer read all, after a write deadline that did not close."""
 
     def ended(self) -> None:
         """Handle that the peer sent FIN while bytes are still pending for it."""

@@ -12,6 +12,7 @@ from natsd.config.jetstream_options import JetStreamOptions
 from natsd.config.options import MIB, PAYLOAD_WARN_BYTES
 from natsd.config.resources import is_default_store_dir
 from natsd.core.durations import format_duration
+from natsd.core.sizes import friendly_bytes
 from natsd.version import API_LEVEL, NATS_VERSION, RUNTIME_VERSION, VERSION
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("natsd.server")
 
-_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _RULE = "-------------------------------------------"
 
 
@@ -86,14 +86,6 @@ def log_jetstream(options: JetStreamOptions) -> None:
     _logger.info(_RULE)
     _logger.debug("  Exports:")
     _logger.debug("     $JS.API.>")
-
-
-def friendly_bytes(count: int) -> str:
-    """Return a number of bytes as nats-server writes it: `17.65 GB`, in powers of 1024."""
-    unit, amount = 0, float(count)
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        unit, amount = unit + 1, amount / 1024
-    return f"{count} B" if unit == 0 else f"{amount:.2f} {_UNITS[unit]}"
 
 
 def log_listening(host: str, port: int) -> None:

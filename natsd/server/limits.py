@@ -20,6 +20,7 @@ def set_limits(settings: Settings, options: Options) -> None:
     settings.ping_max = options.ping_max
     settings.write_deadline_ns = round(options.write_deadline.total_seconds() * 1e9)
     settings.no_fast_producer_stall = options.no_fast_producer_stall
+    settings.retries_writes = options.write_timeout == "retry"
 
 
 def sweep_seconds(options: Options) -> float:

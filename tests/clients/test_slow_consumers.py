@@ -296,3 +296,33 @@ def wait_for(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         threading.Event().wait(0.01)
+
+
+def test_a_retried_write_closes_only_who_takes_nothing(
+    start_threaded_server: StartThreadedServer,
+    open_wire: Callable[..., Wire],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """`write_timeout: retry`: a subscriber that reads a little now and then gets everything."""
+    caplog.set_level("INFO", "natsd")
+    server = start_threaded_server(write_deadline=0.2, write_timeout="retry")
+    dead, slow, publisher = (open_wire(server, QUIET) for _ in range(3))
+    for subscriber in (dead, slow):
+        subscriber.send(b"SUB flood 1\r\n")
+        subscriber.sync()
+    messages = 200
+    for _ in range(messages):
+        publisher.send(MESSAGE)
+    publisher.sync()
+
+    deadline = time.monotonic() + 20
+    while "Slow Consumer Detected: WriteDeadline of 0.2s" not in caplog.text:
+        assert time.monotonic() < deadline
+        slow.read_frame()
+        messages -= 1
+        time.sleep(0.01)
+    for _ in range(messages):
+        assert slow.read_frame().startswith(b"MSG flood 1 65536\r\n")
+    assert slow.sync() == []
+    wait_until_reset(dead)
+    assert publisher.sync() == []

@@ -23,7 +23,7 @@ from natsd.accounts import GLOBAL_ACCOUNT
 from natsd.clients.listener import ListenError
 from natsd.config.account_jetstream import StorageLimits
 from natsd.config.jetstream_options import BatchLimits, JetStreamLimits, JetStreamOptions
-from natsd.server.banner import friendly_bytes
+from natsd.core.sizes import friendly_bytes
 from natsd.server.jetstream import JetStreamError
 from tests.server.leftovers import leftovers
 from tests.server.loading import SlowLoading

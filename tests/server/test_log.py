@@ -306,3 +306,41 @@ def test_the_log_shows_what_a_connect_says_of_the_client(opened: OpenLog, tmp_pa
         '[CONNECT {"verbose": false, "name":"one, \\\\"two\\\\"","pass":"[REDACTED]","protocol":1}]'
     )
     assert shown in (tmp_path / "log").read_text()
+
+
+def test_headers_alone_are_traced(opened: OpenLog, tmp_path: Path) -> None:
+    """nats-server's `traceMsg`: no payload with `trace_headers`, and no line for no bytes."""
+    opened(log_file=tmp_path / "log", logtime=False, trace=True)
+
+    def traced(server: Server) -> list[str]:
+        before = (tmp_path / "log").stat().st_size
+        with Wire(("127.0.0.1", server.client_port)) as wire:
+            wire.send(b'CONNECT {"verbose":false,"headers":true}\r\nSUB a 1\r\n')
+            wire.send(
+                b"HPUB a 18 21\r\nNATS/1.0\r\nA: b\r\n\r\nxyz\r\nPUB a 3\r\nabc\r\nPUB a 0\r\n\r\n"
+            )
+            wire.sync()
+        text = (tmp_path / "log").read_text()[before:]
+        return [line.split(" - ")[2] for line in text.splitlines() if "MSG" in line]
+
+    with Server(host="127.0.0.1", port=-1, thread=True, trace=True) as server:
+        assert traced(server) == [
+            '<<- MSG_PAYLOAD: ["NATS/1.0\\r\\nA: b\\r\\n\\r\\nxyz"]',
+            "->> [HMSG a 1 18 21]",
+            '->> MSG_PAYLOAD: ["NATS/1.0\\r\\nA: b\\r\\n\\r\\nxyz"]',
+            '<<- MSG_PAYLOAD: ["abc"]',
+            "->> [MSG a 1 3]",
+            '->> MSG_PAYLOAD: ["abc"]',
+            "->> [MSG a 1 0]",
+        ]
+        server.reload(trace=False, trace_headers=True)
+        assert server.options.trace
+        assert traced(server) == [
+            '<<- MSG_PAYLOAD: ["NATS/1.0\\r\\nA: b"]',
+            "->> [HMSG a 1 18 21]",
+            '->> MSG_PAYLOAD: ["NATS/1.0\\r\\nA: b"]',
+            "->> [MSG a 1 3]",
+            "->> [MSG a 1 0]",
+        ]
+        server.reload(trace=False, trace_headers=False)
+        assert traced(server) == []
