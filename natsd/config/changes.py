@@ -6,9 +6,11 @@
 - `APPLIED_BY` names every setting of `Options`, once. A setting of JetStream is `jetstream.<name>`.
 - A setting with no component needs a restart. JetStream's settings can be changed while it is off,
   or with the change that switches it on or off.
-- nats-server can change what can be changed here, and accounts; here, but not there, `max_pending`,
-  `max_pending_total`, `max_subscriptions`, `max_sub_tokens`, `max_closed_clients`, the sizes of the
-  log and the times of lame duck mode can be changed.
+- What nats-server can change, or accepts without effect, can be changed here too. More than there
+  can be changed: `max_pending`, `max_pending_total`, `max_subscriptions`, `max_sub_tokens`,
+  `max_closed_clients`, `no_auth_user`, `auth_callout`, `proxy_required`, `allow_non_tls`,
+  `proxy_protocol`, the sizes of the log and the times of lame duck mode.
+- The log shows a change in the words of nats-server (`LINES`), and no secret.
 
 Source: nats-server's `diffOptions` (server/reload.go).
 """
@@ -19,9 +21,12 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final
 
+from natsd.config.account_names import SYSTEM
+from natsd.config.later_options import ClusterOptions
 from natsd.config.options import Options
 from natsd.config.secret_texts import REDACTED, without_secrets
 from natsd.core.durations import format_duration
+from natsd.core.sizes import friendly_bytes
 
 CONTROL_LINE_BYTES_MAX: Final = 64 << 10
 """Every server's read buffer is large enough for protocol lines of this length."""
@@ -41,6 +46,7 @@ class Component(Enum):
     LOGIN = "the login, which clients with other credentials have lost"
     INFO = "the INFO line, which clients are sent again"
     JETSTREAM = "the JetStream engine"
+    RESOLVER = "the resolver of accounts' JWTs, after the other components"
     TLS = "what comes before the protocol of new connections: PROXY headers and TLS"
     NEXT_USE = "the next reader of the setting: nothing has to be told"
 
@@ -63,7 +69,9 @@ class OptionChange:
 
     @property
     def new_text(self) -> str:
-        """The name, and the new value unless it is a secret or a section."""
+        """What nats-server calls the change, or the name and the value; no secret or section."""
+        if self.name in LINES:
+            return LINES[self.name](self.new)
         if self.is_section:
             return self.name
         return f"{self.name} = {_shown(self.new, is_secret=self.is_secret)}"
@@ -94,6 +102,35 @@ def _is_larger(old: int, new: int) -> bool:
 
 def _fits_read_buffer(old: int, new: int) -> bool:
     return new <= max(old, CONTROL_LINE_BYTES_MAX)
+
+
+def _changes_only(*names: str) -> Callable[[Any, Any], bool]:
+    """Return what checks that of a block (None: the defaults) only these settings differ."""
+
+    def can_apply(old: Any, new: Any) -> bool:
+        default = type(new if old is None else old)()
+        before, after = old or default, new or default
+        return all(
+            getattr(before, each.name) == getattr(after, each.name)
+            for each in fields(default)
+            if each.name not in names
+        )
+
+    return can_apply
+
+
+def _block(*names: str) -> AppliedBy:
+    """Return the row of a block that is off and may change in these settings alone."""
+    return AppliedBy((Component.NEXT_USE,), _changes_only(*names))
+
+
+def _is_still_given(old: object, new: object) -> bool:
+    return (old is None) == (new is None)
+
+
+def _is_default_system(old: str, new: str) -> bool:
+    """Return whether the system account was named by its default name and is not named now."""
+    return old == SYSTEM and not new
 
 
 RESTART: Final = _by()
@@ -146,15 +183,15 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "accounts": _by(Component.ACCOUNTS, Component.JETSTREAM, Component.LOGIN, Component.INFO),
     "mappings": _by(Component.ACCOUNTS),
     "no_auth_user": _LOGIN,
-    "system_account": RESTART,
+    "system_account": AppliedBy((Component.NEXT_USE,), _is_default_system),
     "no_system_account": RESTART,
     "proxies": _LOGIN,
     "operators": RESTART,
     "trusted_keys": RESTART,
-    "resolver": RESTART,
-    "resolver_tls": RESTART,
-    "resolver_preload": _NEXT_USE,
-    "resolver_pinned_accounts": RESTART,
+    "resolver": AppliedBy((Component.RESOLVER,), _is_still_given),
+    "resolver_tls": _by(Component.RESOLVER),
+    "resolver_preload": _by(Component.RESOLVER),
+    "resolver_pinned_accounts": _by(Component.RESOLVER, Component.LOGIN),
     "default_sentinel": _LOGIN,
     "default_js_domain": RESTART,
     "tls": _by(Component.TLS, Component.LOGIN, Component.INFO),
@@ -163,22 +200,30 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "server_tags": _NEXT_USE,
     "server_metadata": _NEXT_USE,
     "feature_flags": RESTART,
-    "cluster": RESTART,
-    "gateway": RESTART,
-    "leafnodes": RESTART,
-    "websocket": RESTART,
-    "mqtt": RESTART,
-    "ocsp": RESTART,
+    "cluster": _block(*({each.name for each in fields(ClusterOptions)} - {"host", "port"})),
+    "gateway": _block("tls"),
+    "leafnodes": _block("compression", "remotes", "tls"),
+    "websocket": _block("tls"),
+    "mqtt": _block(
+        "ack_wait",
+        "max_ack_pending",
+        "stream_replicas",
+        "consumer_replicas",
+        "consumer_memory_storage",
+        "consumer_inactive_threshold",
+        "tls",
+    ),
+    "ocsp": _NEXT_USE,
     "ocsp_cache": RESTART,
-    "trace_headers": RESTART,
+    "trace_headers": _by(Component.LOG, Component.CLIENTS),
     "syslog": RESTART,
     "remote_syslog": RESTART,
     "https_port": RESTART,
     "prof_port": RESTART,
-    "prof_block_rate": RESTART,
+    "prof_block_rate": _NEXT_USE,
     "write_timeout": RESTART,
-    "connect_error_reports": RESTART,
-    "reconnect_error_reports": RESTART,
+    "connect_error_reports": _NEXT_USE,
+    "reconnect_error_reports": _NEXT_USE,
     "jetstream.enabled": _by(Component.JETSTREAM, Component.INFO),
     "jetstream.store_dir": RESTART,
     "jetstream.max_memory_store": _LARGER,
@@ -197,9 +242,9 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "jetstream.info_queue_limit": RESTART,
     "jetstream.max_concurrent_io": RESTART,
     "jetstream.extension_hint": RESTART,
-    "jetstream.meta_compact": RESTART,
-    "jetstream.meta_compact_size": RESTART,
-    "jetstream.meta_compact_sync": RESTART,
+    "jetstream.meta_compact": _NEXT_USE,
+    "jetstream.meta_compact_size": _NEXT_USE,
+    "jetstream.meta_compact_sync": _NEXT_USE,
     "jetstream.tpm": RESTART,
     "jetstream.limits": RESTART,
     "store_dir": RESTART,
@@ -207,6 +252,23 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "disable_sublist_cache": RESTART,
     "no_fast_producer_stall": _CONNECTIONS,
 }
+
+LINES: Final[dict[str, Callable[[Any], str]]] = {
+    "authorization.user": lambda _: "authorization username",
+    "authorization.password": lambda _: "authorization password",
+    "authorization.token": lambda _: "authorization token",
+    "authorization.timeout": lambda new: f"authorization timeout = {new.total_seconds():g}",
+    "authorization.users": lambda _: "authorization users",
+    "server_tags": lambda _: "tags",
+    "server_metadata": lambda _: "metadata",
+    "tls": lambda new: f"tls = {'disabled' if new is None else 'enabled'}",
+    "ocsp": lambda _: "OCSP",
+    "no_fast_producer_stall": lambda new: f"fast producers will {'not ' * new}be stalled",
+    "jetstream.enabled": lambda _: "JetStream",
+    "jetstream.max_memory_store": lambda new: f"JetStream max_mem_store = {friendly_bytes(new)}",
+    "jetstream.max_file_store": lambda new: f"JetStream max_file_store = {friendly_bytes(new)}",
+}
+"""What nats-server logs of a changed setting where that is not `<name> = <value>`."""
 
 
 def diff_options(old: Options, new: Options) -> list[OptionChange]:
@@ -254,4 +316,8 @@ def _diff(old: Any, new: object, prefix: str) -> Iterator[OptionChange]:
 def _shown(value: object, *, is_secret: bool) -> str:
     if is_secret:
         return REDACTED
-    return format_duration(value) if isinstance(value, timedelta) else without_secrets(str(value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    return "" if value is None else without_secrets(str(value))

@@ -18,6 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from natsd.config import authorization, jetstream_options
 from natsd.config.account_names import GLOBAL
 from natsd.config.files import ParsedFile, nothing_collected, parse_file
 from natsd.config.key_environment import keys_of
@@ -28,12 +29,13 @@ from natsd.config.overrides import with_flags
 from natsd.config.settings import (
     NOWHERE,
     OptionsError,
+    Position,
     SettingPath,
     locate,
     raise_together,
     section_of,
 )
-from natsd.config.tree import ConfigMap
+from natsd.config.tree import ConfigMap, Key
 from natsd.core.durations import format_duration
 
 if TYPE_CHECKING:
@@ -71,6 +73,11 @@ ALIASES: Final = {
     }.items()
     for alias in aliases.split()
 }
+SECTION_ALIASES: Final = {
+    "authorization": authorization.ALIASES,
+    "jetstream": jetstream_options.ALIASES,
+}
+"""Sections whose settings change one by one, with the other names of their settings."""
 SECONDS: Final = ("ping_interval", "write_deadline")
 """Durations for which nats-server takes a number of seconds, with a warning."""
 TEXT_DURATIONS: Final = ("lame_duck_duration", "lame_duck_grace_period")
@@ -111,6 +118,7 @@ def load_options(
         Path(path),
         flags or {},
         parsed.files,
+        _places(parsed.tree),
         warnings,
         notes,
     )
@@ -127,6 +135,19 @@ def error_lines(error: OptionsError) -> list[str]:
         str(each) if each.position in (None, NOWHERE) else f"{each.position}: {each}"
         for each in error.every
     ]
+
+
+def _places(tree: ConfigMap) -> dict[str, Position]:
+    """Return where each setting stands; one of a section is named `<section>.<setting>`."""
+    places = {}
+    for key, value in with_listen(tree, LISTENS).items():
+        name = ALIASES.get(key.lower(), key.lower())
+        places[name] = _place(key)
+        if name in SECTION_ALIASES and isinstance(value, ConfigMap):
+            for inner in value:
+                given = inner.lower()
+                places[f"{name}.{SECTION_ALIASES[name].get(given, given)}"] = _place(inner)
+    return places
 
 
 def _warnings(parsed: ParsedFile, options: Options, name: str) -> Iterator[str]:
@@ -170,8 +191,8 @@ def _with_keys(options: Options, environment: Mapping[str, str]) -> Options:
     return with_flags(options, {f"jetstream.{name}": key for name, key in keys.items()})
 
 
-def _place(key: object) -> object:
-    return getattr(key, "position", NOWHERE)
+def _place(key: str) -> Position:
+    return key.position if isinstance(key, Key) else NOWHERE
 
 
 def _check_file_only(parsed: ParsedFile, options: Options) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from natsd.config.options import Options
+from natsd.config.settings import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,9 @@ class LoadedConfig:
     """Options of the command line, which override those of the file."""
     files: tuple[Path, ...] = ()
     """The file, and those that it includes."""
+    places: Mapping[str, Position] = field(default_factory=dict)
+    """Where the settings stand, by their names in natsd.config.changes; of a section its own place
+    too."""
     warnings: tuple[str, ...] = ()
     """What nats-server would warn of too."""
     notes: tuple[str, ...] = ()

@@ -10,7 +10,8 @@ This module is imported only by a server whose settings have operators or truste
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from natsd.accounts import Account, AccountDirectory
@@ -45,6 +46,14 @@ if TYPE_CHECKING:
     from natsd.config.resolver_options import ResolverOptions
 
 INTERVAL_S: Final = 60.0
+OF_RESOLVER: Final = (
+    "resolver",
+    "resolver_tls",
+    "resolver_preload",
+    "resolver_pinned_accounts",
+    "default_sentinel",
+)
+"""Settings that only `OperatorMode.changing` applies."""
 NO_STREAMS: Final = AccountOptions(jetstream=AccountJetStream(enabled=False))
 CACHE_LIMIT: Final = 1000
 CACHE_TTL_S: Final = 3600.0
@@ -122,6 +131,7 @@ class OperatorMode:
         that is not valid, and OSError.
         """
         await self._resolver.start()
+        await self._check_preload(self._options)
         await self._preload()
         names = [self.trust.system_account] if self.trust.system_account else []
         names += [name for name in stored_accounts if is_public(name, Kind.ACCOUNT)]
@@ -134,21 +144,83 @@ class OperatorMode:
 
     async def close(self) -> None:
         """Close the resolver and end its services."""
-        if self._packs is not None:
-            await self._packs.close()
-        if self._services is not None:
-            await self._services.close()
+        await self._end_services()
         await self.claimed.close()
         await self._resolver.close()
 
-    async def reload(self, options: Options) -> None:
-        """Take the JWTs that the settings and the directory have now. Raises as `start` does."""
-        self._options = options
-        await self._preload()
-        if isinstance(self._resolver, DirectoryResolver):
-            await self._resolver.reload()
+    async def _end_services(self) -> None:
+        if self._packs is not None:
+            await self._packs.close()
+            self._packs = None
+        if self._services is not None:
+            await self._services.close()
+            self._services = None
+
+    # ---- a reload
+
+    def check_unchanged(self, options: Options) -> None:
+        """Check that options have the same resolver. Raises OptionsError."""
+        if any(getattr(options, name) != getattr(self._options, name) for name in OF_RESOLVER):
+            raise OptionsError("a resolver is changed only by a reload of the configuration file")
+
+    @asynccontextmanager
+    async def changing(self, options: Options) -> AsyncIterator[None]:
+        """Change to other settings; the block applies the rest of them, and may refuse them.
+
+        If the block raises, the settings stay as they were. The resolver, its JWTs and those of the
+        settings follow after the block. Raises as `start` does, before the block.
+        """
+        trust = read_trust(options)
+        await self._check_preload(options)
+        resolver = await self._started_resolver(options)
+        before = (self._options, self.trust)
+        self._options, self.trust = options, trust
+        try:
+            yield
+        except BaseException:
+            self._options, self.trust = before
+            if resolver is not self._resolver:
+                await resolver.close()
+            raise
+        if resolver is not self._resolver:
+            await self._change_resolver(resolver)
+        await self._renew_accounts(before[0])
+
+    async def _started_resolver(self, options: Options) -> Resolver:
+        """Return the resolver of options: the present one if its settings are the same."""
+        before = self._options
+        if (before.resolver, before.resolver_tls) == (options.resolver, options.resolver_tls):
+            return self._resolver
+        resolver = make_resolver(options)
+        try:
+            await resolver.start()
+        except OSError as error:
+            raise OptionsError(f"resolver: {error}") from None
+        return resolver
+
+    async def _change_resolver(self, resolver: Resolver) -> None:
+        """Put another resolver, which is started, in the place of the present one."""
+        await self._end_services()
+        before, self._resolver = self._resolver, resolver
+        self.claimed.resolver = resolver
+        await before.close()
+        self._serve()
+
+    async def _renew_accounts(self, before: Options) -> None:
+        """Take the JWTs that the settings and the directory have now."""
+        try:
+            await self._preload()
+            if isinstance(self._resolver, DirectoryResolver):
+                await self._resolver.reload()
+                return
+        except (OptionsError, OSError) as error:
+            logger.error("The JWTs of the resolver are not all in force: %s", error)
+        if not isinstance(self._resolver, MemoryResolver):
             return
-        for name, jwt in options.resolver_preload.items():
+        for name in before.resolver_preload.keys() - self._options.resolver_preload.keys():
+            self._resolver.remove(name)
+            self.claimed.deleted(name)
+        for name, jwt in self._options.resolver_preload.items():
             await self.claimed.changed(name, jwt)
 
     def settings_of(self, account: Account) -> AccountOptions:
@@ -192,14 +264,19 @@ class OperatorMode:
 
     # ---- the start
 
-    async def _preload(self) -> None:
-        for name, issues in (await asyncio.to_thread(_preload_issues, self._options)).items():
+    async def _check_preload(self, options: Options) -> None:
+        """Check the JWTs of the settings, in a thread. Raises OptionsError."""
+        for name, issues in (await asyncio.to_thread(_preload_issues, options)).items():
             if issues.blocks(by_time=True):
                 logger.warning("Account [%s] has validation issues:", name)
                 for issue in issues.all:
                     logger.warning("  - %s", issue)
+
+    async def _preload(self) -> None:
+        """Store the JWTs of the settings. Raises OptionsError."""
+        for name, jwt in self._options.resolver_preload.items():
             try:
-                await self._resolver.store(name, self._options.resolver_preload[name])
+                await self._resolver.store(name, jwt)
             except NotResolved as error:
                 raise OptionsError(f'preload account error for "{name}": {error}') from None
 

@@ -7,7 +7,7 @@
 - What may fail is prepared first: the new log file is open and the new files are written. If a step
   fails, the steps before are undone, and nothing has changed.
 - Each change is one log line, as in nats-server. A refusal is one line that names every setting
-  that needs a restart.
+  that needs a restart, and where it stands in the file.
 
 Source: nats-server's server/reload.go; the log lines and the text of a refusal are as there.
 """
@@ -16,14 +16,18 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from natsd.clients import Client
 from natsd.clients.closed import ClosedClient
 from natsd.config import Options, OptionsError
 from natsd.config.changes import Component, OptionChange, diff_options
+from natsd.config.options import RANDOM_PORT
 from natsd.config.resources import pending_bytes_max
+from natsd.config.settings import Position
 from natsd.core.network import Reactor, Settings
 from natsd.server.accounts_part import AccountsPart
 from natsd.server.files import FileError
@@ -47,6 +51,7 @@ class ReloadableServer(Protocol):
     """The parts of a running server that apply changes."""
 
     options: Options
+    client_port: int
     clients: dict[int, Client]
     accounts_part: AccountsPart
     settings: Settings
@@ -69,12 +74,21 @@ class ReloadableServer(Protocol):
         """Switch JetStream on or off, or raise its limits, as the options say."""
 
 
-def reload(server: ReloadableServer, options: Options) -> list[OptionChange]:
-    """Apply the options and return the changes. Raises ReloadError; nothing has changed then."""
+def reload(
+    server: ReloadableServer,
+    options: Options,
+    places: Mapping[str, Position] = MappingProxyType({}),
+) -> list[OptionChange]:
+    """Apply the options and return the changes. Raises ReloadError; nothing has changed then.
+
+    `places` says where settings stand in the configuration file. The bound port is the same as -1.
+    """
+    if options.port != server.options.port and options.port in (RANDOM_PORT, server.client_port):
+        options = replace(options, port=server.options.port)
     changes = diff_options(server.options, options)
-    refused = [change for change in changes if change.needs_restart]
+    refused = [_refusal(change, places) for change in changes if change.needs_restart]
     if refused:
-        raise ReloadError(f"config reload not supported for {'; '.join(map(str, refused))}")
+        raise ReloadError(f"config reload not supported for {'; '.join(refused)}")
     components = {component for change in changes for component in change.applied_by}
     if options.tls is not None:  # the files may have changed, though not their names
         components.add(Component.TLS)
@@ -93,9 +107,23 @@ def reload(server: ReloadableServer, options: Options) -> list[OptionChange]:
             apply(server)
     if Component.ACCOUNTS in components:
         server.accounts_part.remove(before)
-    for change in changes:
-        _logger.info("Reloaded: %s", change.new_text)
+    _log(changes)
     return changes
+
+
+def _refusal(change: OptionChange, places: Mapping[str, Position]) -> str:
+    """Return a change that needs a restart as text, with the place of the setting or section."""
+    place = places.get(change.name) or places.get(change.name.partition(".")[0])
+    return f"{change} ({place})" if place else str(change)
+
+
+def _log(changes: list[OptionChange]) -> None:
+    """Log each change; other settings of JetStream not if it is switched on or off."""
+    is_switched = any(change.name == "jetstream.enabled" for change in changes)
+    for change in changes:
+        is_part = change.name == "store_dir" or change.name.startswith("jetstream.")
+        if not is_switched or not is_part or change.name == "jetstream.enabled":
+            _logger.info("Reloaded: %s", change.new_text)
 
 
 def _prepare_log(server: ReloadableServer, options: Options, undo: ExitStack) -> Commit:

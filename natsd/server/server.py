@@ -23,7 +23,8 @@ import logging
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from natsd.clients.transport import TransportLink, Transports
     from natsd.config.changes import OptionChange
     from natsd.config.loaded import LoadedConfig
+    from natsd.config.settings import Position
     from natsd.jetstream.jetstream import JetStream
     from natsd.server.log import DaemonLog
     from natsd.server.operator_mode import OperatorMode
@@ -301,11 +303,14 @@ class Server:
         """Change the settings of the running server, all that differ or none; return the changes.
 
         Without `options`, the keywords change the current ones. Raises OptionsError, or ReloadError
-        if a change needs a restart; nothing has changed then.
+        if a change needs a restart; nothing has changed then. The resolver of operator mode changes
+        only by `reload_file`.
         """
         if not self.is_ready:
             raise RuntimeError("the server is not running")
         options = make_options(options or self.options, **settings)
+        if self.operator is not None:
+            self.operator.check_unchanged(options)
         return self._apply_options(options)
 
     async def reload_file(self) -> "list[OptionChange]":
@@ -322,19 +327,23 @@ class Server:
         async with self._reloading:
             loaded = await asyncio.to_thread(load_checked, self.config.path, self.config.flags)
             options = with_store_dir(loaded.options)
-            changes = self._apply_options(options)
-            self.config, self.config_load_time = loaded, datetime.now(UTC)
-            if self.operator is not None:
-                await self.operator.reload(options)
+            async with AsyncExitStack() as changing:
+                if self.operator is not None:
+                    await changing.enter_async_context(self.operator.changing(options))
+                changes = self._apply_options(options, loaded.places)
+                self.config, self.config_load_time = loaded, datetime.now(UTC)
         logger.info("Reloaded server configuration (%s)", loaded.digest)
         return changes
 
-    def _apply_options(self, options: Options) -> "list[OptionChange]":
+    def _apply_options(
+        self, options: Options, places: "Mapping[str, Position] | None" = None
+    ) -> "list[OptionChange]":
         from natsd.server.reload import reload
 
+        apply = partial(reload, self, options, places or {})
         if self._own_thread is None or self._own_thread.is_current():
-            return reload(self, options)
-        return self._own_thread.call(partial(reload, self, options))
+            return apply()
+        return self._own_thread.call(apply)
 
     def renew_info(self) -> None:
         """Render the INFO line as the options say, and send it to the clients that support that."""

@@ -51,12 +51,11 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "mqtt": st.sampled_from([{}, {"ack_wait": "1m"}]),
     "ocsp": st.just(False),
     "ocsp_cache": st.sampled_from([False, {"type": "none", "local_store": "x"}]),
-    "trace_headers": st.just(False),
     "syslog": st.just(False),
     "remote_syslog": st.just(""),
     "https_port": st.just(0),
     "prof_port": st.just(0),
-    "write_timeout": st.sampled_from(["default", "close"]),
+    "write_timeout": st.sampled_from(["default", "close", "retry"]),
     "no_auth_user": st.just(""),
     "authorization": st.sampled_from(
         [{}, {"token": "a"}, {"token": "b", "timeout": 3}, {"user": "a", "password": "b"}]
@@ -146,11 +145,73 @@ def test_settings_of_jetstream_change_while_it_is_off() -> None:
     assert not any(change.needs_restart for change in diff_options(is_off, changed))
 
 
+BLOCKS: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    ({}, {"cluster": {"name": "a"}}, True),
+    ({"cluster": {"name": "a"}}, {}, True),
+    ({"cluster": {"name": "a"}}, {"cluster": {"name": "b", "no_advertise": True}}, True),
+    ({}, {"cluster": {"host": "a"}}, False),
+    ({}, {"gateway": {}}, True),
+    ({}, {"gateway": {"advertise": "a:1"}}, False),
+    ({}, {"leafnodes": {"compression": "off"}}, True),
+    ({}, {"leafnodes": {"advertise": "a:1"}}, False),
+    ({}, {"mqtt": {"ack_wait": "3s", "max_ack_pending": 5}}, True),
+    ({}, {"mqtt": {"ack_wait": "3s", "js_domain": "x"}}, False),
+    ({}, {"websocket": {"same_origin": True}}, False),
+    ({}, {"ocsp": False}, True),
+    ({"system_account": "$SYS"}, {}, True),
+    ({}, {"system_account": "$SYS"}, False),
+    ({}, {"connect_error_reports": 5, "reconnect_error_reports": 6, "prof_block_rate": 7}, True),
+    ({}, {"write_timeout": "close"}, False),
+    ({}, {"feature_flags": {"a": True}}, False),
+    ({"resolver": "MEM"}, {"resolver": "URL(http://a/)"}, True),
+    ({}, {"resolver": "MEM"}, False),
+    ({}, {"jetstream": {"meta_compact": 5, "meta_compact_size": 6, "meta_compact_sync": 1}}, True),
+    ({}, {"jetstream": {"max_concurrent_io": 5}}, False),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "can_apply"), BLOCKS)
+def test_what_nats_server_applies_or_accepts_needs_no_restart(
+    old: dict[str, Any], new: dict[str, Any], can_apply: bool
+) -> None:
+    base: dict[str, Any] = {"jetstream": True}
+    changes = diff_options(make_options(**base | old), make_options(**base | new))
+    assert any(change.needs_restart for change in changes) is not can_apply
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        ({"debug": True, "trace": True}, ["debug = true", "trace = true"]),
+        ({"write_deadline": "90s"}, ["write_deadline = 1m30s"]),
+        ({"authorization": {"timeout": 1.5}}, ["authorization timeout = 1.5"]),
+        ({"token": "s3cr3t"}, ["authorization token"]),
+        (
+            {"authorization": {"users": [{"user": "a", "password": "s3cr3t"}]}},
+            ["authorization users"],
+        ),
+        ({"user": "a", "password": "b"}, ["authorization username", "authorization password"]),
+        ({"no_fast_producer_stall": True}, ["fast producers will not be stalled"]),
+        ({"server_tags": "a", "server_metadata": {"a": "b"}}, ["tags", "metadata"]),
+        ({"tls": {"cert_file": "c", "key_file": "k"}}, ["tls = enabled"]),
+        ({"pid_file": Path("/x")}, ["pid_file = /x"]),
+        ({"ocsp": False, "cluster": {"name": "a"}}, ["cluster", "OCSP"]),
+        ({"jetstream.enabled": True}, ["JetStream"]),
+        ({"jetstream.max_file_store": 3 << 20}, ["JetStream max_file_store = 3.00 MB"]),
+    ],
+)
+def test_a_change_is_logged_in_the_words_of_nats_server(
+    settings: dict[str, Any], lines: list[str]
+) -> None:
+    changes = diff_options(make_options(), make_options(**settings))
+    assert [change.new_text for change in changes] == lines
+
+
 def test_a_change_shows_its_values_but_no_secret() -> None:
     old = make_options(password="one", write_deadline="1m")
     new = make_options(password="two", write_deadline="90s", log_file=Path("/x"))
     assert [str(change) for change in diff_options(old, new)] == [
-        "log_file: old=None, new=/x",
+        "log_file: old=, new=/x",
         "write_deadline: old=1m0s, new=1m30s",
         "authorization.password: old=[REDACTED], new=[REDACTED]",
     ]

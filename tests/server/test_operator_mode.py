@@ -26,7 +26,7 @@ from natsd.auth.jwt.token import encode
 from natsd.auth.nkeys import KeyPair, Kind
 from natsd.config import OptionsError
 from natsd.server import operator_mode
-from natsd.server.reload import ReloadError
+from natsd.server.reload import ReloadError, reload
 from tests.auth.tokens import NO_USER_LIMITS, AccountKeys, Operator, UserKeys, key, token
 from tests.waiting import eventually_within
 
@@ -439,7 +439,8 @@ async def test_a_reload_takes_changed_jwts_from_the_settings() -> None:
         assert await client.next() == "PONG"
         assert server.operator is not None
         options = replace(server.options, resolver_preload={A.name: changed.jwt})
-        await server.operator.reload(options)
+        async with server.operator.changing(options):
+            pass
         assert await client.next() == "-ERR 'User Authentication Revoked'"
 
 
@@ -454,7 +455,8 @@ async def test_a_reload_checks_jwts_in_a_thread(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(operator_mode, "account_issues", note)
     async with memory(A) as server:
         assert server.operator is not None
-        await server.operator.reload(server.options)
+        async with server.operator.changing(server.options):
+            pass
     assert len(threads) == 4
     assert threading.current_thread() not in threads
 
@@ -468,7 +470,8 @@ async def test_a_reload_takes_changed_files(tmp_path: Path) -> None:
             changed = OPERATOR.account("A", revocations=revoked).jwt
             await asyncio.to_thread((tmp_path / f"{A.name}.jwt").write_text, changed)
             assert server.operator is not None
-            await server.operator.reload(server.options)
+            async with server.operator.changing(server.options):
+                pass
             assert await client.next() == "-ERR 'User Authentication Revoked'"
 
 
@@ -504,6 +507,79 @@ async def test_a_reload_changes_the_trusted_proxies() -> None:
             assert await client.next() == "PONG"
             server.reload(proxies=trusting(other))
             assert await client.next() == "-ERR 'Authorization Violation'"
+
+
+async def changed(server: Server, **settings: Any) -> None:
+    """Reload as `Server.reload_file` does."""
+    options = replace(server.options, **settings)
+    assert server.operator is not None
+    async with server.operator.changing(options):
+        reload(server, options)
+
+
+async def test_a_reload_removes_accounts_that_are_gone_from_the_settings() -> None:
+    b = OPERATOR.account("B")
+    async with (
+        memory(A, b) as server,
+        lines(server, A.user()) as stays,
+        lines(server, b.user()) as c,
+    ):
+        assert await stays.next() == await c.next() == "PONG"
+        await changed(server, resolver_preload={SYSTEM.name: SYSTEM.jwt, A.name: A.jwt})
+        assert "-ERR" in await c.next()
+        async with lines(server, b.user()) as refused:
+            assert await refused.next() == "-ERR 'Authorization Violation'"
+        await changed(server, resolver_preload={each.name: each.jwt for each in (SYSTEM, A, b)})
+        async with lines(server, b.user()) as back, connected(server, A.user()):
+            assert await back.next() == "PONG"
+        stays.writer.write(b"PING\r\n")
+        assert await stays.next() == "PONG"
+
+
+async def test_a_reload_changes_the_settings_of_the_resolver(tmp_path: Path) -> None:
+    b = OPERATOR.account("B")
+    one, two = ({"type": "full", "dir": str(tmp_path / name), "limit": 2} for name in "12")
+    async with directory(tmp_path / "1", limit=2) as server:
+        async with connected(server, SYSTEM.user()) as operator:
+            await push(operator, A)
+            answer = await request(operator, "$SYS.REQ.CLAIMS.UPDATE", b.jwt)
+            assert "store is full" in answer["error"]["description"]
+            await changed(server, resolver=one | {"limit": 3})
+            await push(operator, b)
+            await changed(server, resolver=two)
+            await push(operator, b)
+            assert (tmp_path / "2" / f"{b.name}.jwt").exists()
+            await changed(server, resolver=one)
+            answer = await request(operator, "$SYS.REQ.CLAIMS.LIST", "")
+            assert {A.name, b.name} <= set(answer["data"])
+
+
+async def test_a_resolver_that_cannot_start_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    async with directory(tmp_path) as server, connected(server, SYSTEM.user()) as operator:
+        before = server.options
+        with pytest.raises(OptionsError, match=r"resolver: .*file"):
+            await changed(server, resolver={"type": "full", "dir": str(tmp_path / "file")})
+        with pytest.raises(OptionsError, match="resolver preloads only available for writeable"):
+            await changed(server, resolver="URL(http://127.0.0.1:1/)")
+        with pytest.raises(ReloadError, match="port: old=-1, new=1"):
+            await changed(server, resolver={"type": "full", "dir": str(tmp_path)}, port=1)
+        with pytest.raises(OptionsError, match="only by a reload of the configuration file"):
+            server.reload(resolver="MEM")
+        assert server.options is before
+        await push(operator, A)
+
+
+async def test_a_reload_changes_the_pinned_accounts() -> None:
+    b = OPERATOR.account("B")
+    async with memory(A, b) as server, lines(server, b.user()) as client:
+        assert await client.next() == "PONG"
+        await changed(server, resolver_pinned_accounts=(A.name,))
+        async with lines(server, b.user()) as refused, connected(server, A.user()):
+            assert await refused.next() == "-ERR 'Authorization Violation'"
+        await changed(server, resolver_pinned_accounts=())
+        async with lines(server, b.user()) as accepted:
+            assert await accepted.next() == "PONG"
 
 
 async def test_many_clients_log_in_at_once() -> None:

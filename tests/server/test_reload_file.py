@@ -129,6 +129,42 @@ def _kept(client: NatsClient) -> Any:
     return Kept()
 
 
+async def test_a_refusal_says_where_the_settings_stand_that_need_a_restart(
+    tmp_path: Path,
+) -> None:
+    reloadable = Reloadable(tmp_path / "nats.conf", HEAD + "server_name: before\n")
+    async with reloadable.server as server:
+        with pytest.raises(ReloadError) as caught:
+            await reloadable.to(
+                HEAD
+                + "debug: true\n\n feature_flags { a: true }\njetstream {\n enabled: false\n}\n"
+            )
+        assert str(caught.value) == (
+            "config reload not supported for server_name: old=before, new=; "
+            f"feature_flags ({reloadable.path}:4:2)"
+        )
+        with pytest.raises(ReloadError) as caught:
+            await reloadable.to('listen: "localhost:-1"\n server_name: after\n')
+        assert str(caught.value) == (
+            f"config reload not supported for host: old=127.0.0.1, new=localhost "
+            f"({reloadable.path}:1:1); "
+            f"server_name: old=before, new=after ({reloadable.path}:2:2)"
+        )
+        assert not server.options.debug
+
+
+async def test_the_bound_port_is_the_same_as_a_random_one(tmp_path: Path) -> None:
+    reloadable = Reloadable(tmp_path / "nats.conf", HEAD)
+    async with reloadable.server as server:
+        for port in (server.client_port, -1):
+            await reloadable.to(f'listen: "127.0.0.1:{port}"\nmax_payload: {port + 9}\n')
+            assert server.settings.max_payload == port + 9
+            client = await login(server)
+            await client.close()
+        with pytest.raises(ReloadError, match="port: old=-1, new=1"):
+            await reloadable.to('listen: "127.0.0.1:1"\n')
+
+
 async def test_users_change_and_only_those_who_lost_their_right_are_closed(tmp_path: Path) -> None:
     reloadable = Reloadable(tmp_path / "nats.conf", ONE_ACCOUNT)
     async with reloadable.server as server:

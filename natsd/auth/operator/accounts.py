@@ -93,7 +93,7 @@ class ClaimedAccounts:
         listener: AccountListener,
         now_s: Callable[[], float],
     ) -> None:
-        self._resolver = resolver
+        self.resolver = resolver
         self._trust = trust
         self._listener = listener
         self._now_s = now_s
@@ -225,7 +225,7 @@ class ClaimedAccounts:
         """Return a verified account of the resolver. Raises NotResolved or AccountUnavailable."""
         while True:
             self._outdated.discard(name)
-            jwt = await self._resolver.fetch(name)
+            jwt = await self.resolver.fetch(name)
             account = await asyncio.to_thread(self._verified, name, jwt)
             if name not in self._outdated:
                 return account

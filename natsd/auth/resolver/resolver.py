@@ -55,5 +55,9 @@ class MemoryResolver:
         """Keep a JWT."""
         self._jwts[name] = jwt
 
+    def remove(self, name: str) -> None:
+        """Forget the JWT of an account."""
+        self._jwts.pop(name, None)
+
     async def close(self) -> None:
         """Do nothing."""
