@@ -56,6 +56,11 @@ class InfoLine:
         self._end = f",{_compact(ending)[1:]} \r\n"
         self._connected: dict[str, str] = {}
 
+    @property
+    def shared(self) -> tuple[str, str, str]:
+        """What the lines for all clients have in common."""
+        return self._start, self._domain, self._end
+
     def render(self, cid: int, ip: str, *, nonce: bytes = b"", max_payload: int = 0) -> bytes:
         """Return an INFO line; `nonce` empty: it has none; `max_payload` 0: that of the server."""
         signed = f',"nonce":"{nonce.decode()}"' if nonce else ""

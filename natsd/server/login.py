@@ -65,8 +65,9 @@ def _configured_logins(
     from natsd.auth.configured_logins import ConfiguredLogins
 
     before = getattr(before, "inner", before)  # what a callout asks first
-    passwords = before.passwords if isinstance(before, ConfiguredLogins) else None
+    configured = before if isinstance(before, ConfiguredLogins) else None
+    passwords = configured and configured.passwords
     logins = ConfiguredLogins(options, accounts.default.name, accounts.system.name, passwords)
-    if logins.has_plain_passwords:
+    if logins.has_plain_passwords and not (configured and configured.has_plain_passwords):
         logger.warning("Plaintext passwords detected, use nkeys or bcrypt")
     return logins

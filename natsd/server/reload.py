@@ -68,7 +68,7 @@ class ReloadableServer(Protocol):
         """Return what makes new connections open as the options say. Raises OptionsError."""
 
     def renew_info(self) -> None:
-        """Render the INFO line again, and send it to the clients."""
+        """Render the INFO line again, and send it to the clients if it has changed."""
 
     def renew_jetstream(self) -> None:
         """Switch JetStream on or off, or raise its limits, as the options say."""

@@ -346,8 +346,13 @@ class Server:
         return self._own_thread.call(apply)
 
     def renew_info(self) -> None:
-        """Render the INFO line as the options say, and send it to the clients that support that."""
-        self._info = self._info_line()
+        """Render the INFO line as the options say; if it is another one, send it.
+
+        It is sent to the clients that support that.
+        """
+        before, self._info = self._info, self._info_line()
+        if self._info.shared == before.shared:
+            return
         for client in self.clients.values():
             client.announce_info()
 

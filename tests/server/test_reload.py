@@ -248,6 +248,24 @@ async def test_clients_are_sent_the_new_info() -> None:
             await client.close()
 
 
+async def test_clients_are_sent_no_info_that_they_have_already() -> None:
+    """Other users, accounts and permissions do not show in INFO; nats-server sends none either."""
+    users = [{"user": "a", "password": "b"}]
+    settings = {"authorization": {"users": users}, "no_auth_user": "a"}
+    async with Server(**SETTINGS, **settings) as server:
+        client = await Stream.open(server.client_port)
+        client.send(ASYNC_INFO)
+        await client.sync()
+        await client.sync()  # INFO with the account follows the first PONG
+        server.reload(authorization={"users": [*users, {"user": "c", "password": "d"}]})
+        server.reload(accounts={"A": {}})
+        server.reload(debug=True, ping_max=7)
+        assert await client.sync() == []
+        server.reload(max_payload=1000)
+        assert (await info_of(client))["max_payload"] == 1000
+        await client.close()
+
+
 async def test_other_credentials_close_the_clients_that_have_the_old_ones() -> None:
     async with Server(**SETTINGS, token="old") as server:
         old, new, silent = [
