@@ -332,6 +332,14 @@ class Options(Settings):
         )
 
     @property
+    def user_names(self) -> set[str]:
+        """Names and public keys of the users of all accounts."""
+        users = [*self.authorization.users]
+        for account in self.accounts.values():
+            users += account.users
+        return {user.nkey or user.user for user in users} | {self.authorization.user}
+
+    @property
     def has_own_accounts(self) -> bool:
         """Whether there are other accounts than the default one and the system account."""
         system = self.system_account or SYSTEM

@@ -66,7 +66,7 @@ def _configured_logins(
 
     before = getattr(before, "inner", before)  # what a callout asks first
     configured = before if isinstance(before, ConfiguredLogins) else None
-    passwords = configured and configured.passwords
+    passwords = None if configured is None else configured.passwords
     logins = ConfiguredLogins(options, accounts.default.name, accounts.system.name, passwords)
     if logins.has_plain_passwords and not (configured and configured.has_plain_passwords):
         logger.warning("Plaintext passwords detected, use nkeys or bcrypt")

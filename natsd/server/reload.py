@@ -3,6 +3,9 @@
     new options ─▶ diff_options ─▶ refuse ─▶ prepare: log, files ─▶ apply: everything else
                                    (a restart is needed)  (may fail)     (cannot fail)
 
+- A reload is done in steps, so that checking thousands of logins does not delay other clients. The
+  new settings take effect in one step, for new connections too. Then the logins of the connected
+  clients are checked: clients whose user is gone are closed in the same step, all others follow.
 - `APPLIERS` has an entry for every component of natsd.config.changes that has to be told.
 - What may fail is prepared first: the new log file is open and the new files are written. If a step
   fails, the steps before are undone, and nothing has changed.
@@ -29,6 +32,7 @@ from natsd.config.options import RANDOM_PORT
 from natsd.config.resources import pending_bytes_max
 from natsd.config.settings import Position
 from natsd.core.network import Reactor, Settings
+from natsd.core.steps import Steps, at_once, slices
 from natsd.server.accounts_part import AccountsPart
 from natsd.server.files import FileError
 from natsd.server.limits import set_limits, sweep_seconds
@@ -83,9 +87,20 @@ def reload(
 
     `places` says where settings stand in the configuration file. The bound port is the same as -1.
     """
-    if options.port != server.options.port and options.port in (RANDOM_PORT, server.client_port):
-        options = replace(options, port=server.options.port)
-    changes = diff_options(server.options, options)
+    return at_once(reload_steps(server, options, places))
+
+
+def reload_steps(
+    server: ReloadableServer,
+    options: Options,
+    places: Mapping[str, Position] = MappingProxyType({}),
+) -> Steps[list[OptionChange]]:
+    """Do what `reload` does, in steps; another reload may run between two of them."""
+    before = server.options
+    if options.port != before.port and options.port in (RANDOM_PORT, server.client_port):
+        options = replace(options, port=before.port)
+    changes = diff_options(before, options)
+    yield
     refused = [_refusal(change, places) for change in changes if change.needs_restart]
     if refused:
         raise ReloadError(f"config reload not supported for {'; '.join(refused)}")
@@ -93,18 +108,22 @@ def reload(
     if options.tls is not None:  # the files may have changed, though not their names
         components.add(Component.TLS)
     with ExitStack() as undo:
-        commits = [
-            prepare(server, options, undo)
-            for component, prepare in PREPARED.items()
-            if component in components
-        ]
+        commits = []
+        for component, prepare in PREPARED.items():
+            if component in components:
+                commits.append(prepare(server, options, undo))
+                yield
+        if server.options is not before:
+            raise ReloadError("the settings were changed by another reload meanwhile")
         undo.pop_all()
-    before, server.options = server.options, options
+    server.options = options
     for commit in commits:
         commit()
     for component, apply in APPLIERS.items():
         if component in components:
-            apply(server)
+            steps = apply(server)
+            if steps is not None:
+                yield from steps
     if Component.ACCOUNTS in components:
         server.accounts_part.remove(before)
     _log(changes)
@@ -185,10 +204,16 @@ def _prepare_logins(server: ReloadableServer, options: Options, _undo: ExitStack
         raise ReloadError(str(error)) from error
 
 
-def _apply_to_logins(server: ReloadableServer) -> None:
-    """Close the clients whose credentials are no longer accepted."""
-    for client in list(server.clients.values()):
-        client.check_login()
+def _apply_to_logins(server: ReloadableServer) -> Steps[None]:
+    """Close the clients whose credentials are no longer accepted; first those without a user."""
+    known = server.options.user_names
+    clients = list(server.clients.values())
+    clients.sort(key=lambda client: not client.authorized_user or client.authorized_user in known)
+    for some in slices(clients):
+        for client in some:
+            if client.reason is None:
+                client.check_login()
+        yield
 
 
 def _prepare_accounts(server: ReloadableServer, options: Options, _undo: ExitStack) -> Commit:
@@ -213,7 +238,7 @@ PREPARED: Final[Mapping[Component, Callable[[ReloadableServer, Options, ExitStac
 }
 """Components whose changes may fail, with the function that returns how to complete the change."""
 
-APPLIERS: Final[Mapping[Component, Callable[[ReloadableServer], None]]] = {
+APPLIERS: Final[Mapping[Component, Callable[[ReloadableServer], Steps[None] | None]]] = {
     Component.CONNECTIONS: _apply_to_connections,
     Component.CLIENTS: _apply_to_clients,
     Component.CLOSED_CLIENTS: _apply_to_closed_clients,

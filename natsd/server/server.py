@@ -23,7 +23,7 @@ import logging
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from natsd.clients.transport import TransportLink, Transports
     from natsd.config.changes import OptionChange
     from natsd.config.loaded import LoadedConfig
-    from natsd.config.settings import Position
     from natsd.jetstream.jetstream import JetStream
     from natsd.server.log import DaemonLog
     from natsd.server.operator_mode import OperatorMode
@@ -311,7 +310,11 @@ class Server:
         options = make_options(options or self.options, **settings)
         if self.operator is not None:
             self.operator.check_unchanged(options)
-        return self._apply_options(options)
+        from natsd.server.reload import reload
+
+        if self._own_thread is None or self._own_thread.is_current():
+            return reload(self, options)
+        return self._own_thread.call(partial(reload, self, options))
 
     async def reload_file(self) -> "list[OptionChange]":
         """Read the configuration file again and apply it, all that differs or nothing.
@@ -319,7 +322,8 @@ class Server:
         Returns the changes. Raises OptionsError, or ReloadError if a change needs a restart or
         there is no file; nothing has changed then.
         """
-        from natsd.server.reload import ReloadError
+        from natsd.core.steps import run_cooperatively
+        from natsd.server.reload import ReloadError, reload, reload_steps
         from natsd.server.start_checks import load_checked
 
         if self.config is None or self.config.path is None:
@@ -330,20 +334,14 @@ class Server:
             async with AsyncExitStack() as changing:
                 if self.operator is not None:
                     await changing.enter_async_context(self.operator.changing(options))
-                changes = self._apply_options(options, loaded.places)
+                if self._own_thread is None or self._own_thread.is_current():
+                    steps = reload_steps(self, options, loaded.places)
+                    changes = await run_cooperatively(steps)
+                else:
+                    changes = self._own_thread.call(partial(reload, self, options, loaded.places))
                 self.config, self.config_load_time = loaded, datetime.now(UTC)
         logger.info("Reloaded server configuration (%s)", loaded.digest)
         return changes
-
-    def _apply_options(
-        self, options: Options, places: "Mapping[str, Position] | None" = None
-    ) -> "list[OptionChange]":
-        from natsd.server.reload import reload
-
-        apply = partial(reload, self, options, places or {})
-        if self._own_thread is None or self._own_thread.is_current():
-            return apply()
-        return self._own_thread.call(apply)
 
     def renew_info(self) -> None:
         """Render the INFO line as the options say; if it is another one, send it.

@@ -582,6 +582,19 @@ async def test_a_reload_changes_the_pinned_accounts() -> None:
             assert await accepted.next() == "PONG"
 
 
+async def test_a_reload_changes_the_default_sentinel() -> None:
+    sentinel = A.user(bearer_token=True)
+    async with memory(A) as server:
+        for jwt, answer in (
+            (sentinel.jwt, "PONG"),
+            ("", "-ERR 'Authorization Violation'"),
+            (sentinel.jwt, "PONG"),
+        ):
+            await changed(server, default_sentinel=jwt)
+            async with lines(server, None) as client:
+                assert await client.next() == answer
+
+
 async def test_many_clients_log_in_at_once() -> None:
     async with memory(A) as server:
         async with asyncio.timeout(20):

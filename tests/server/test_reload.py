@@ -21,9 +21,10 @@ from nats.js.errors import ServiceUnavailableError
 from natsd import Server
 from natsd.config import Options, OptionsError, make_options
 from natsd.core.reasons import ClosedReason
+from natsd.core.steps import AT_ONCE, at_once
 from natsd.server.files import ports_file
 from natsd.server.log import DaemonLog
-from natsd.server.reload import ReloadError
+from natsd.server.reload import ReloadError, reload_steps
 from tests.server.streams import Stream
 from tests.waiting import DEADLINE_S, eventually_within
 
@@ -283,6 +284,51 @@ async def test_other_credentials_close_the_clients_that_have_the_old_ones() -> N
         assert await new.sync() == []
         for client in (old, new, silent):
             await client.close()
+
+
+def with_users(*users: tuple[str, str]) -> Options:
+    return make_options(
+        **SETTINGS,
+        authorization={"users": [{"user": user, "password": word} for user, word in users]},
+    )
+
+
+async def test_logins_are_checked_in_steps_and_the_users_that_are_gone_first() -> None:
+    """Between two steps other clients are served; a new login is decided as the new options say."""
+    before = with_users(("a", "1"), ("gone", "1"))
+    after = with_users(("a", "2"))
+    async with Server(before) as server:
+        clients = []
+        for number in range(AT_ONCE + 2):
+            client = Stream(*await asyncio.open_connection("127.0.0.1", server.client_port))
+            user = b"gone" if number == AT_ONCE + 1 else b"a"
+            client.send(b'CONNECT {"verbose":false,"user":"%s","pass":"1"}\r\n' % user)
+            await client.sync()
+            clients.append(client)
+        steps = reload_steps(server, after)
+        while server.options is not after:
+            next(steps)
+        reasons = [client.reason for client in server.clients.values()]
+        assert reasons[-1] is ClosedReason.AUTHENTICATION_FAILURE
+        assert reasons[-2] is None
+        refused = Stream(*await asyncio.open_connection("127.0.0.1", server.client_port))
+        refused.send(b'CONNECT {"verbose":false,"user":"a","pass":"1"}\r\n')
+        assert b"Authorization Violation" in await refused.read_until_closed()
+        (change,) = at_once(steps)
+        assert change.name == "authorization.users"
+        await eventually_within(lambda: not server.clients)
+        for client in (*clients, refused):
+            await client.close()
+
+
+async def test_a_reload_in_the_middle_of_another_is_not_undone_by_it() -> None:
+    async with Server(**SETTINGS) as server:
+        steps = reload_steps(server, make_options(server.options, token="old"))
+        next(steps)
+        server.reload(max_payload=1000)
+        with pytest.raises(ReloadError, match="changed by another reload meanwhile"):
+            at_once(steps)
+        assert server.options == make_options(**SETTINGS, max_payload=1000)
 
 
 async def test_a_required_login_closes_the_clients_without_one() -> None:

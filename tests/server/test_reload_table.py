@@ -41,14 +41,11 @@ BOTH_WAYS: Final[dict[str, tuple[Any, Any]]] = {
     "max_closed_clients": (10_000, 10),
     "ping_interval": ("2m", "1m"),
     "ping_max": (2, 3),
-    "write_deadline": ("10s", "5s"),
     "lame_duck_duration": ("2m", "1m"),
     "lame_duck_grace_period": ("10s", "5s"),
     "mappings": ({}, {"elsewhere": "there"}),
     "accounts": ({}, {"A": {"limits": {"max_connections": 3}, "mappings": {"a": "b"}}}),
     "proxies": (None, {"trusted": [{"key": public_key("N")}]}),
-    "resolver_preload": ({}, {}),
-    "default_sentinel": ("", ""),
     "tls": (None, {"cert_file": "{cert_file}", "key_file": "{key_file}"}),
     "allow_non_tls": (False, True),
     "proxy_protocol": (False, True),
@@ -56,8 +53,36 @@ BOTH_WAYS: Final[dict[str, tuple[Any, Any]]] = {
     "server_metadata": ({}, {"a": "b"}),
     "jetstream.enabled": (False, True),
     "no_fast_producer_stall": (False, True),
+    "trace_headers": (False, True),
+    "write_deadline": ("10s", "5s"),
 }
 """Settings with two values that leave clients without credentials connected."""
+
+NO_EFFECT: Final[dict[str, tuple[Any, Any]]] = {
+    "cluster": (None, {"name": "a", "no_advertise": True}),
+    "gateway": (None, {}),
+    "leafnodes": (None, {"compression": "off"}),
+    "websocket": (None, {}),
+    "mqtt": (None, {"ack_wait": "3s", "max_ack_pending": 5}),
+    "ocsp": (None, False),
+    "prof_block_rate": (0, 5),
+    "connect_error_reports": (3600, 5),
+    "reconnect_error_reports": (1, 5),
+    "jetstream.meta_compact": (0, 5),
+    "jetstream.meta_compact_size": (0, 5),
+    "jetstream.meta_compact_sync": (False, True),
+    "resolver_tls": (None, {"insecure": True}),
+    "system_account": ("$SYS", ""),
+}
+"""Settings that nats-server lets change, without effect here; `system_account` changes one way."""
+
+OPERATOR_MODE: Final = (
+    "resolver",
+    "resolver_preload",
+    "resolver_pinned_accounts",
+    "default_sentinel",
+)
+"""Settings of operator mode (tests/server/test_operator_mode.py)."""
 
 LOGINS: Final[dict[str, tuple[Any, Any]]] = {
     "authorization.timeout": ({}, {"timeout": "3s"}),
@@ -101,7 +126,17 @@ def files_of(name: str, directory: Path) -> dict[str, str]:
 
 def test_the_table_has_every_setting_that_can_be_reloaded() -> None:
     reloadable = {name for name, row in APPLIED_BY.items() if row.components}
-    assert {*BOTH_WAYS, *LOGINS, *LARGER} == reloadable
+    assert {*BOTH_WAYS, *LOGINS, *LARGER, *NO_EFFECT, *OPERATOR_MODE} == reloadable
+
+
+@pytest.mark.parametrize("name", NO_EFFECT)
+async def test_a_setting_without_effect_changes_under_traffic(name: str) -> None:
+    first, second = NO_EFFECT[name]
+    before, after = (make_options(**BASE, **{name: each}) for each in (first, second))
+    async with Server(before) as server, traffic(server):
+        for options in (after,) if name == "system_account" else (after, before, after):
+            server.reload(options)
+            assert server.options == options
 
 
 @pytest.mark.parametrize("name", BOTH_WAYS)
