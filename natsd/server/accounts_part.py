@@ -79,8 +79,11 @@ class AccountsPart:
 
     @property
     def xkey(self) -> str:
-        """Public key with which auth services encrypt their answers; empty: none was needed."""
-        return "" if self._keys is None else self._keys.xkey.public
+        """Public key with which auth services encrypt their answers; empty: none is needed."""
+        callout = self._host.options.authorization.auth_callout
+        if self._keys is None or (callout is None and self.operator is None):
+            return ""
+        return self._keys.xkey.public
 
     # ---- the start
 
@@ -250,7 +253,13 @@ class AccountsPart:
         return [name for name in before.accounts if name not in now and name in self.accounts]
 
     def _is_permanent(self, name: str) -> bool:
-        return self.accounts[name] in (self.accounts.default, self.accounts.system)
+        return name in self._permanent_names
+
+    @property
+    def _permanent_names(self) -> tuple[str, ...]:
+        """Names of the accounts that exist without any settings."""
+        permanent = (self.accounts.default, self.accounts.system)
+        return tuple(account.name for account in permanent if account.name in self.accounts)
 
     def _apply_settings(self, name: str, options: "AccountOptions") -> Account:
         """Create or change an account, except for its streams and what it shares."""
@@ -281,9 +290,14 @@ class AccountsPart:
     def _share(self, options: Options) -> None:
         """Put what the accounts of the settings share in force."""
         if options.shares or self.links is not None:
+            from natsd.config.account_options import AccountOptions
             from natsd.server.sharing import shared_accounts
 
-            self._link(shared_accounts(options))
+            accounts = dict(shared_accounts(options))
+            if self.operator is None:  # else JWTs say what they share
+                for name in self._permanent_names:
+                    accounts.setdefault(name, AccountOptions())
+            self._link(accounts)
 
     def _link(self, accounts: "Mapping[str, AccountOptions]") -> None:
         """Put what these accounts share in force; do nothing as long as no account shares."""

@@ -259,6 +259,25 @@ async def test_an_export_that_is_gone_ends_the_import_at_once(tmp_path: Path) ->
             await client.close()
 
 
+async def test_what_the_default_account_shares_ends_with_its_settings(tmp_path: Path) -> None:
+    def text(own: str) -> str:
+        return (
+            f"{HEAD}accounts {{ {own}\n A {{ users: [{{user: a, password: pw}}] }} }}\n"
+            "authorization { users: [{user: g, password: pw}] }\n"
+        )
+
+    shared = "$G { exports: [{stream: news}], mappings: { a: b } }"
+    reloadable = Reloadable(tmp_path / "nats.conf", text(shared))
+    async with reloadable.server as server:
+        client = await login(server, "g")
+        a, b = await client.subscribe("a"), await client.subscribe("b")
+        for own in (shared, "", shared):
+            await reloadable.to(text(own))
+            await client.publish("a", b"x")
+            assert (await (b if own else a).next_msg(10)).data == b"x"
+        await client.close()
+
+
 async def test_clients_without_a_login_notice_nothing_of_many_reloads(tmp_path: Path) -> None:
     reloadable = Reloadable(tmp_path / "nats.conf", HEAD)
 
