@@ -445,10 +445,12 @@ class Client(ClientSession):
             connect.verbose, connect.pedantic, connect.echo, headers, connect.no_responders
         )
         if connect.protocol not in PROTOCOLS:
+            self.error(ErrorText.INVALID_CLIENT_PROTOCOL)
             self.close_with_error(
                 ErrorText.INVALID_CLIENT_PROTOCOL, ClosedReason.BAD_CLIENT_PROTOCOL_VERSION
             )
         elif connect.no_responders and not headers:
+            self.error(ErrorText.NO_RESPONDERS_REQUIRES_HEADERS)
             self.close_with_error(
                 ErrorText.NO_RESPONDERS_REQUIRES_HEADERS,
                 ClosedReason.NO_RESPONDERS_REQUIRES_HEADERS,

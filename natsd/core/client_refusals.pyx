@@ -119,9 +119,11 @@ cdef int close_for_violation(
         line_len = line_length(at, size)
         if may_be_traced(at + line_len, size - line_len, session.counts_parents):
             session.trace_oversized(at[:line_len], at[line_len:size])
-        size = line_len
-    before, brace, _ = at[:min(size, <Py_ssize_t>LOGGED_BYTES)].partition(b"{")
-    session.error(f"{logged}: {quoted(text_of(before + (brace and b'{[REDACTED]')))}")
+        logged += f": {text_of(at[:line_len].split()[-1])} vs {session.payload_max}"
+    elif violation != HEADERS_NOT_SUPPORTED:
+        before, brace, _ = at[:min(size, <Py_ssize_t>LOGGED_BYTES)].partition(b"{")
+        logged += f": {quoted(text_of(before + (brace and b'{[REDACTED]')))}"
+    session.error(logged)
     if error is not None:
         session.send_error(error)
     session.endpoint.linger()

@@ -530,7 +530,7 @@ cdef class ClientSession(OpHandler):
         return 0
 
     cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
-        self.error(f"Client Error {quoted(text_of(text[:size]))}")
+        self.error(f"Client Error {text_of(text[:size])}")
         self.endpoint.close(ClosedReason.PARSE_ERROR)
         return 0
 

@@ -344,3 +344,30 @@ def test_headers_alone_are_traced(opened: OpenLog, tmp_path: Path) -> None:
         ]
         server.reload(trace=False, trace_headers=False)
         assert traced(server) == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "logged"),
+    [
+        (b'CONNECT {"protocol":7}', "invalid client protocol"),
+        (
+            b'CONNECT {"headers":false,"no_responders":true}',
+            "no responders requires headers support",
+        ),
+        (b"CONNECT {}\r\nPUB a 2000000", "maximum payload exceeded: 2000000 vs 1048576"),
+        (b'CONNECT {"headers":false}\r\nHPUB a 1 2', "message headers not supported"),
+        (b"CONNECT {}\r\n-ERR 'x'", "Client Error 'x'"),
+        (b"FOO", 'Client parser ERROR: "FOO\\r\\n"'),
+    ],
+)
+def test_why_a_client_is_closed_is_logged(
+    opened: OpenLog, tmp_path: Path, sent: bytes, logged: str
+) -> None:
+    """The lines are those of nats-server, except that of the parser."""
+    opened(log_file=tmp_path / "log", logtime=False)
+    with Server(host="127.0.0.1", port=-1, thread=True) as server:
+        with Wire(("127.0.0.1", server.client_port)) as wire:
+            wire.send(sent + b"\r\n")
+            wire.read_until_closed()
+    errors = [line for line in (tmp_path / "log").read_text().splitlines() if "[ERR]" in line]
+    assert [line.split(" - cid:5 - ")[1] for line in errors] == [logged]
