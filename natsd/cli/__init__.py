@@ -63,7 +63,7 @@ def _act(line: CommandLine) -> int:
 
 
 def _show_version() -> int:
-    from natsd.cli.program import is_stand_in
+    from natsd.core.program import is_stand_in
     from natsd.version import NATS_VERSION_TEXT, VERSION_TEXT
 
     print(NATS_VERSION_TEXT if is_stand_in() else VERSION_TEXT)
@@ -71,8 +71,8 @@ def _show_version() -> int:
 
 
 def _show_help() -> int:
-    from natsd.cli.program import is_stand_in
     from natsd.cli.usage import usage
+    from natsd.core.program import is_stand_in
 
     print(usage(is_stand_in=is_stand_in()))
     return 0
@@ -115,7 +115,7 @@ def _serve(settings: dict[str, Any]) -> int:
     if is_test:
         if loaded.warnings:
             return 1
-        from natsd.cli.program import program_name
+        from natsd.core.program import program_name
 
         print(
             f"{program_name()}: configuration file {path} is valid ({loaded.digest})",
@@ -155,7 +155,7 @@ def _run(options: "Options", loaded: "LoadedConfig | None", settings: dict[str, 
 
 def _refuse_usage(error: FlagError) -> int:
     """Print the error of a flag; nats-server prints its usage too, and has exit code 0."""
-    from natsd.cli.program import is_stand_in
+    from natsd.core.program import is_stand_in
 
     if not is_stand_in():
         return _refuse(f"{error} (natsd -h shows the flags)")
@@ -166,7 +166,7 @@ def _refuse_usage(error: FlagError) -> int:
 
 def _refuse_options(error: "OptionsError") -> int:
     """Print each mistake in a line."""
-    from natsd.cli.program import program_name
+    from natsd.core.program import program_name
 
     lines = [line for each in error.every for line in [_located(each)]]
     print(f"{program_name()}: " + "\n".join(lines), file=sys.stderr)
@@ -179,7 +179,7 @@ def _located(error: "OptionsError") -> str:
 
 
 def _refuse(reason: str) -> int:
-    from natsd.cli.program import program_name
+    from natsd.core.program import program_name
 
     print(f"{program_name()}: {reason}", file=sys.stderr)
     return 1

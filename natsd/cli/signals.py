@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from natsd.cli.program import program_name
+from natsd.core.program import program_name
 
 SIGNALS: Final = {
     "stop": signal.SIGKILL,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from natsd.cli.flags import SECTIONS, Flag
-from natsd.cli.program import STAND_IN
+from natsd.core.program import STAND_IN
 
 NAMES_WIDTH: Final = 34
 
@@ -31,7 +31,8 @@ def usage(*, is_stand_in: bool = False) -> str:
     parts = [_STAND_IN_HEAD if is_stand_in else _HEAD]
     for title, flags in SECTIONS.items():
         parts.append(f"{title} Options:\n" + "".join(map(_line, flags)))
-    return "\n".join(parts).rstrip()
+    text = "\n".join(parts).rstrip()
+    return text.replace("to natsd process", f"to {STAND_IN} process") if is_stand_in else text
 
 
 def _line(flag: Flag) -> str:

@@ -13,6 +13,7 @@ from natsd.core.network import TrafficStats
 
 if TYPE_CHECKING:
     from natsd.accounts.account_links import AccountLinks
+    from natsd.clients.openings import Openings
     from natsd.config.loaded import LoadedConfig
     from natsd.jetstream.jetstream import JetStream
 
@@ -93,6 +94,10 @@ class ObservedServer(Protocol):
     @property
     def links(self) -> "AccountLinks | None":
         """What the accounts share; None: they share nothing."""
+
+    @property
+    def openings(self) -> "Openings | None":
+        """What comes before the protocol of connections; None: nothing."""
 
     @property
     def authenticator(self) -> Authenticator:

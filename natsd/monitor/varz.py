@@ -149,4 +149,7 @@ def _rest(server: ObservedServer, requests: Mapping[str, int]) -> dict[str, Any]
     }
     if options.proxies is not None:
         told["proxies"] = {"trusted": [{"key": key} for key in options.proxies.trusted]}
+    if server.openings is not None and server.openings.tls is not None:
+        ends = server.openings.tls.certificates[0].not_after
+        told["tls_cert_not_after"] = timestamp(datetime_ns(ends))
     return {name: value for name, value in told.items() if value is not None}

@@ -1,6 +1,5 @@
 """The composition of what decides over a CONNECT, from the settings."""
 
-import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,6 @@ from natsd.config import Options
 if TYPE_CHECKING:
     from natsd.auth.callout.service import AuthService
     from natsd.server.operator_mode import OperatorMode
-
-logger = logging.getLogger("natsd.server")
 
 
 class NoLogin:
@@ -65,9 +62,5 @@ def _configured_logins(
     from natsd.auth.configured_logins import ConfiguredLogins
 
     before = getattr(before, "inner", before)  # what a callout asks first
-    configured = before if isinstance(before, ConfiguredLogins) else None
-    passwords = None if configured is None else configured.passwords
-    logins = ConfiguredLogins(options, accounts.default.name, accounts.system.name, passwords)
-    if logins.has_plain_passwords and not (configured and configured.has_plain_passwords):
-        logger.warning("Plaintext passwords detected, use nkeys or bcrypt")
-    return logins
+    passwords = before.passwords if isinstance(before, ConfiguredLogins) else None
+    return ConfiguredLogins(options, accounts.default.name, accounts.system.name, passwords)

@@ -61,7 +61,7 @@ class ServerFiles:
             write_pid_file(options.pid_file)
         if options.ports_file_dir:
             write_ports_file(ports_file(options.ports_file_dir), self._ports())
-        banner.log_listening(server.client_host, server.client_port)
+        banner.log_listening(server.client_host, server.client_port, options)
         banner.log_ready()
 
     def prepare(self, options: Options, undo: ExitStack) -> Callable[[], None]:

@@ -1,18 +1,24 @@
 """The files and ports of an embedded server while it runs; none of them remain afterwards."""
 
 import asyncio
+import json
 import logging
 import os
+import re
 import socket
+import sys
 import urllib.request
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from natsd import Server
 from natsd.clients.listener import ListenError
 from natsd.server.files import FileError
+from tests.auth.tokens import Operator
+from tests.certificates import Authority
 
 
 def varz(server: Server) -> bytes:
@@ -73,3 +79,43 @@ async def test_unwise_settings_are_warned_of(caplog: pytest.LogCaptureFixture) -
         "and could lead to poor performance",
     ]
     assert "secret" not in caplog.text
+
+
+async def test_the_log_of_a_stand_in_is_that_of_nats_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under the name nats-server, with TLS: its version, and who must use TLS."""
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/nats-server"])
+    caplog.set_level(logging.INFO, "natsd")
+    tls = {**Authority(tmp_path).sign("localhost").settings, "handshake_first": True}
+    settings: dict[str, Any] = {"http_port": -1, "server_name": "here", "tls": tls}
+    async with Server(host="127.0.0.1", port=-1, **settings) as server:
+        shown = json.loads(await asyncio.to_thread(varz, server))
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", shown["tls_cert_not_after"])
+    name, port = server.id, server.client_port
+    lines = [line for line in caplog.messages if "http monitor" not in line]
+    assert lines[:9] == [
+        "Starting nats-server",
+        "  Version:  2.14.5",
+        "  Git:      [not set]",
+        "  Name:     here",
+        f"  ID:       {name}",
+        f"Listening for client connections on 127.0.0.1:{port}",
+        "TLS required for client connections",
+        'Clients that are not using "TLS Handshake First" option will fail to connect',
+        "Server is ready",
+    ]
+
+
+async def test_the_operators_are_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "natsd")
+    settings: dict[str, Any] = {"operators": [Operator().jwt()], "resolver": "MEMORY"}
+    async with Server(host="127.0.0.1", port=-1, **settings):
+        first = caplog.messages.index("Trusted Operators")
+    system, name, issued, expires, advice = caplog.messages[first + 1 : first + 6]
+    assert (system, expires) == ('  System  : ""', "  Expires : Never")
+    assert name.startswith("  Operator: ")
+    assert re.fullmatch(r"  Issued  : \d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} \S+", issued)
+    assert advice == "Trusted Operators should utilize a System Account"
