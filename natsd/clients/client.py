@@ -642,18 +642,23 @@ class Client(ClientSession):
         """Log at info level."""
         logger.info("%s - %s", str(self), text)
 
+    def caught_up(self) -> None:
+        """Log that the client is no slow consumer any more."""
+        self.notice("Slow Consumer Recovered")
+
     def trace_operation(self, direction: str, operation: bytes) -> None:
         """Log a protocol operation as `<<- [PUB foo 5]`."""
         shown = quoted(operation.decode(errors="replace"))[1:-1].replace('\\"', '"')
         logger.log(TRACE, "%s - %s [%s]", str(self), direction, shown)
 
-    def trace_payload(self, direction: str, headers: bytes, payload: bytes) -> None:
+    def trace_payload(self, direction: str, data: bytes, header_len: int) -> None:
         """Log a message's headers and payload, at most `max_traced_msg_len` bytes of them.
 
         An empty message is not logged. With `trace_headers` only the headers are logged.
         """
         options = self.host.options
-        data = headers.removesuffix(b"\r\n\r\n") if options.trace_headers else headers + payload
+        if options.trace_headers:
+            data = data[:header_len].removesuffix(b"\r\n\r\n")
         if not data:
             return
         from natsd.clients.redact import shown_payload

@@ -132,7 +132,7 @@ cdef class ClientSession(OpHandler):
     def trace_operation(self, str direction, bytes operation) -> None:
         """Log a protocol operation; `direction` is "<<-", "->>" or "<->"."""
 
-    def trace_payload(self, str direction, bytes headers, bytes payload) -> None:
+    def trace_payload(self, str direction, bytes data, Py_ssize_t header_len) -> None:
         """Log a message's headers and payload; `direction` is "<<-" or "->>"."""
 
     # ---- life
@@ -411,10 +411,7 @@ cdef class ClientSession(OpHandler):
         if self.mappings is not None:
             map_subject(self, message)
         if self.trace:
-            self.trace_payload(
-                "<<-", message.data[:message.header_len],
-                message.data[message.header_len:message.data_len],
-            )
+            self.trace_payload("<<-", message.data[:message.data_len], message.header_len)
         if self.pedantic and not subject_is_valid_literal(
             message.subject, message.subject_len
         ):
@@ -602,10 +599,7 @@ cdef class ClientSession(OpHandler):
                 + message.subject[:message.subject_len] + b" " + sub.sid_bytes + b" "
                 + message.line[:message.line_len - 2]
             )
-            self.trace_payload(
-                "->>", message.data[:message.header_len],
-                message.data[message.header_len:message.data_len],
-            )
+            self.trace_payload("->>", message.data[:message.data_len], message.header_len)
         if sub.max_delivered and sub.delivered == sub.max_delivered:
             self.debug(
                 f"Auto-unsubscribe limit of {sub.max_delivered} reached for sid {quoted(sub.sid)}"
@@ -709,10 +703,6 @@ cdef class ClientSession(OpHandler):
         if self.account_counters is not None:
             self.account_counters.slow_consumers += 1
         self.notice(f"Slow Consumer {'State' if is_known else 'Detected'}: {why}")
-
-    def caught_up(self) -> None:
-        """Log that the client is no slow consumer any more."""
-        self.notice("Slow Consumer Recovered")
 
     # ---- deadlines
 
