@@ -23,7 +23,7 @@ from natsd.auth.nkeys import KeyPair, Kind
 from natsd.auth.xkeys import seal, unseal
 from tests.auth.tokens import ISSUED_AT, NO_USER_LIMITS, AccountKeys, Operator, key, token
 from tests.certificates import Authority
-from tests.server.test_operator_mode import Lines, connected, ignore, lines, memory
+from tests.server.operators import Lines, connected, ignore, lines, memory
 from tests.waiting import DEADLINE_S, eventually_within
 
 ISSUER = key(Kind.ACCOUNT, "issuer")

@@ -1,13 +1,9 @@
 """Operator mode, with the clients of nats-py over real sockets."""
 
 import asyncio
-import base64
-import contextlib
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +11,6 @@ from typing import Any
 import nats
 import nats.js.errors
 import pytest
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from natsd import Server
@@ -28,107 +23,19 @@ from natsd.config import OptionsError
 from natsd.server import operator_mode
 from natsd.server.reload import ReloadError, reload
 from tests.auth.tokens import NO_USER_LIMITS, AccountKeys, Operator, UserKeys, key, token
+from tests.server.operators import (
+    OPERATOR,
+    OPERATOR_JWT,
+    SYSTEM,
+    A,
+    connected,
+    directory,
+    lines,
+    memory,
+    push,
+    request,
+)
 from tests.waiting import eventually_within
-
-OPERATOR = Operator()
-SYSTEM = OPERATOR.account("SYS")
-A = OPERATOR.account("A")
-OPERATOR_JWT = OPERATOR.jwt(system_account=SYSTEM.name)
-
-
-def signature(key: KeyPair) -> Callable[[str], bytes]:
-    def sign(nonce: str) -> bytes:
-        return base64.b64encode(key.sign(nonce.encode()))
-
-    return sign
-
-
-@asynccontextmanager
-async def connected(server: Server, user: UserKeys | None, **more: Any) -> AsyncIterator[Client]:
-    if user is not None:
-        jwt = user.jwt
-        more |= {"user_jwt_cb": lambda: jwt.encode(), "signature_cb": signature(user.key)}
-    client = await nats.connect(
-        server.client_url, allow_reconnect=False, error_cb=ignore, connect_timeout=10, **more
-    )
-    try:
-        yield client
-    finally:
-        if not client.is_closed:
-            await client.close()
-
-
-async def ignore(_error: Exception) -> None: ...
-
-
-class Lines:
-    """A client that reads the server's lines one by one."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def next(self) -> str:
-        async with asyncio.timeout(20):
-            return (await self.reader.readline()).decode().strip()
-
-
-@asynccontextmanager
-async def lines(
-    server: Server, user: UserKeys | None, /, proxy: KeyPair | None = None, **fields: Any
-) -> AsyncIterator[Lines]:
-    """Log in, through a proxy if its key is given.
-
-    The first line that is read is PONG, or the reason of a refusal.
-    """
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.client_port)
-    made = Lines(reader, writer)
-    info = json.loads((await made.next()).removeprefix("INFO "))
-    assert info["auth_required"]
-    fields = {"verbose": False, "protocol": 0, **fields}
-    if user is not None:
-        fields |= {"jwt": user.jwt, "sig": signature(user.key)(info["nonce"]).decode()}
-    if proxy is not None:
-        fields["proxy_sig"] = signature(proxy)(info["nonce"]).decode()
-    writer.write(f"CONNECT {json.dumps(fields)}\r\nPING\r\n".encode())
-    try:
-        yield made
-    finally:
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-
-
-def memory(*accounts: AccountKeys, **settings: Any) -> Server:
-    preload = {account.name: account.jwt for account in (SYSTEM, *accounts)}
-    return Server(
-        host="127.0.0.1",
-        port=-1,
-        operators=[OPERATOR_JWT],
-        resolver="MEMORY",
-        resolver_preload=preload,
-        **settings,
-    )
-
-
-def directory(path: Path, **settings: Any) -> Server:
-    resolver = {"type": "full", "dir": str(path), "allow_delete": True, **settings}
-    return Server(
-        host="127.0.0.1",
-        port=-1,
-        operators=[OPERATOR_JWT],
-        resolver=resolver,
-        resolver_preload={SYSTEM.name: SYSTEM.jwt},
-    )
-
-
-async def request(client: Client, subject: str, payload: str) -> Any:
-    return json.loads((await client.request(subject, payload.encode(), timeout=10)).data)
-
-
-async def push(client: Client, account: AccountKeys) -> None:
-    answer = await request(client, "$SYS.REQ.CLAIMS.UPDATE", account.jwt)
-    assert answer["data"]["message"] == "jwt updated", answer
 
 
 async def test_users_of_two_accounts_do_not_hear_each_other() -> None:
@@ -194,24 +101,6 @@ async def test_a_client_without_jwt_is_the_default_sentinel() -> None:
     ):
         await client.flush()
         assert [each.account_name for each in server.clients.values()] == [A.name]
-
-
-async def test_a_user_expires() -> None:
-    async with memory(A) as server:
-        soon = (server.now_ns() // 10**9) + 2
-        async with lines(server, A.user(claim_exp=soon)) as client:
-            assert await client.next() == "PONG"
-            assert await client.next() == "-ERR 'User Authentication Expired'"
-
-
-async def test_an_account_expires() -> None:
-    soon = time.time_ns() // 10**9 + 2
-    async with memory(OPERATOR.account("A", claim_exp=soon)) as server:
-        async with lines(server, A.user()) as client:
-            assert await client.next() == "PONG"
-            assert await client.next() == "-ERR 'Account Authentication Expired'"
-        async with lines(server, A.user()) as client:
-            assert await client.next() == "-ERR 'Authorization Violation'"
 
 
 async def test_accounts_are_pushed_changed_and_deleted(tmp_path: Path) -> None:
@@ -580,19 +469,6 @@ async def test_a_reload_changes_the_pinned_accounts() -> None:
         await changed(server, resolver_pinned_accounts=())
         async with lines(server, b.user()) as accepted:
             assert await accepted.next() == "PONG"
-
-
-async def test_a_reload_changes_the_default_sentinel() -> None:
-    sentinel = A.user(bearer_token=True)
-    async with memory(A) as server:
-        for jwt, answer in (
-            (sentinel.jwt, "PONG"),
-            ("", "-ERR 'Authorization Violation'"),
-            (sentinel.jwt, "PONG"),
-        ):
-            await changed(server, default_sentinel=jwt)
-            async with lines(server, None) as client:
-                assert await client.next() == answer
 
 
 async def test_many_clients_log_in_at_once() -> None:
