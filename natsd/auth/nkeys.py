@@ -1,74 +1,33 @@
-"""nkeys: ed25519 keys as text, and the signatures that they make.
+"""Keys that sign: ed25519 seeds as text, and the signatures that they make.
 
-    public key    base32( kind 1 B | key 32 B | CRC-16/XMODEM of these, little-endian 2 B )
-    seed          base32( S and kind 2 B | secret 32 B | CRC-16 2 B )
+    seed    base32( S and kind 2 B | secret 32 B | CRC-16/XMODEM of these, little-endian 2 B )
 
-    kind          O operator, A account, U user, N server, C cluster, X curve (x25519: xkeys.py)
-
-- Decoding accepts exactly what encoding produces: another length, case, padding, checksum or kind
-  raises BadNkey.
+- natsd.config.public_keys has the text of public keys, and the kinds; a seed decodes as strictly.
 - A seed never appears in a `repr` or in the text of an exception.
 - libsodium signs and verifies (PyNaCl): a verification takes about 80 µs, so it runs on the loop.
+- Keys of kind CURVE (x25519) do not sign: xkeys.py encrypts with them.
 
-Source: nats-io/nkeys (strkey.go, crc16.go); its alphabet is RFC 4648's base32 without padding.
+Source: nats-io/nkeys (strkey.go).
 """
 
 import base64
-import binascii
-import enum
 import os
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
 
-KEY_BYTES: Final = 32
+from natsd.config.public_keys import (
+    KEY_BYTES,
+    BadNkey,
+    Kind,
+    decode_checked,
+    decode_public,
+    encode_checked,
+    encode_public,
+)
+
 SIGNATURE_BYTES: Final = 64
-PUBLIC_CHARACTERS: Final = 56
 SEED_CHARACTERS: Final = 58
-DECODED_MAX: Final = 4096
-"""Public keys whose decoded form is remembered."""
 _SEED_PREFIX: Final = 18 << 3
-
-
-class Kind(enum.IntEnum):
-    """The kind of a key; the value is the byte before the key, which makes its first letter."""
-
-    ACCOUNT = 0 << 3
-    CLUSTER = 2 << 3
-    SERVER = 13 << 3
-    OPERATOR = 14 << 3
-    USER = 20 << 3
-    CURVE = 23 << 3
-
-
-class BadNkey(ValueError):
-    """A text is not an nkey, or not one of the kind that is expected."""
-
-
-def encode_public(kind: Kind, key: bytes) -> str:
-    """Return the text of a public key."""
-    assert len(key) == KEY_BYTES
-    return _encode(bytes([kind]) + key)
-
-
-@lru_cache(DECODED_MAX)
-def decode_public(text: str) -> tuple[Kind, bytes]:
-    """Return the kind and the 32 bytes of a public key. Raises BadNkey."""
-    if len(text) != PUBLIC_CHARACTERS:
-        raise BadNkey("a public nkey has 56 characters")
-    body = _decode(text)
-    try:
-        return Kind(body[0]), body[1:]
-    except ValueError:
-        raise BadNkey("the nkey is not a public key") from None
-
-
-def is_public(text: str, kind: Kind) -> bool:
-    """Return whether a text is a public key of a kind."""
-    try:
-        return decode_public(text)[0] is kind
-    except BadNkey:
-        return False
 
 
 def verify(public_key: str, message: bytes, signature: bytes) -> bool:
@@ -123,7 +82,7 @@ class KeyPair:
         """Return the key of a seed's text. Raises BadNkey."""
         if len(seed) != SEED_CHARACTERS:
             raise BadNkey("an nkey seed has 58 characters")
-        body = _decode(seed)
+        body = decode_checked(seed)
         if body[0] & 0xF8 != _SEED_PREFIX or body[1] & 7:
             raise BadNkey("the nkey is not a seed")
         try:
@@ -135,7 +94,7 @@ class KeyPair:
     @property
     def seed(self) -> str:
         """The text of the seed, which is a secret."""
-        return _encode(
+        return encode_checked(
             bytes([_SEED_PREFIX | self.kind >> 5, (self.kind & 0x1F) << 3]) + self.secret
         )
 
@@ -156,22 +115,3 @@ class KeyPair:
             raise BadNkey("a curve key does not sign")
         _, key = crypto_sign_seed_keypair(self.secret)
         return crypto_sign(message, key)[:SIGNATURE_BYTES]
-
-
-def _encode(body: bytes) -> str:
-    checksum = binascii.crc_hqx(body, 0).to_bytes(2, "little")
-    return base64.b32encode(body + checksum).decode().rstrip("=")
-
-
-def _decode(text: str) -> bytes:
-    """Return the bytes before the checksum. Raises BadNkey."""
-    try:
-        raw = base64.b32decode(text + "=" * (-len(text) % 8))
-    except ValueError:
-        raise BadNkey("the nkey is not base32") from None
-    body, checksum = raw[:-2], raw[-2:]
-    if binascii.crc_hqx(body, 0).to_bytes(2, "little") != checksum:
-        raise BadNkey("the checksum of the nkey is wrong")
-    if _encode(body) != text:
-        raise BadNkey("the nkey is not in its only spelling")
-    return body

@@ -11,7 +11,8 @@ Source: nats-io/nkeys (xkeys.go).
 import os
 from typing import Final
 
-from natsd.auth.nkeys import BadNkey, KeyPair, Kind, decode_public
+from natsd.auth.nkeys import KeyPair
+from natsd.config.public_keys import BadNkey, Kind, decode_public
 
 VERSION: Final = b"xkv1"
 NONCE_BYTES: Final = 24

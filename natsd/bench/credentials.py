@@ -9,8 +9,9 @@ from functools import cache
 from typing import Any, Final
 
 from natsd.auth.jwt.token import encode
-from natsd.auth.nkeys import KeyPair, Kind
+from natsd.auth.nkeys import KeyPair
 from natsd.bench.access import Access
+from natsd.config.public_keys import Kind
 
 ISSUED_AT: Final = 1_700_000_000
 UNLIMITED: Final = {

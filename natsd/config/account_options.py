@@ -22,7 +22,7 @@ from natsd.config.auth_options import (
     read_users,
 )
 from natsd.config.mapping_options import MappingDestination, read_mappings
-from natsd.config.public_keys import ACCOUNT, is_public_key
+from natsd.config.public_keys import Kind, is_public
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
@@ -105,7 +105,7 @@ class AccountOptions(Settings):
 
     def check(self) -> None:
         """Check settings that depend on each other. Raises OptionsError."""
-        if self.nkey and not is_public_key(self.nkey, ACCOUNT):
+        if self.nkey and not is_public(self.nkey, Kind.ACCOUNT):
             raise OptionsError(
                 f'Not a valid public nkey for an account: "{self.nkey}"', setting="nkey"
             )

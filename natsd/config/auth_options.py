@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from natsd.config.account_names import GLOBAL
-from natsd.config.public_keys import ACCOUNT, CURVE, USER, is_public_key
+from natsd.config.public_keys import Kind, is_public
 from natsd.config.settings import (
     OptionsError,
     Settings,
@@ -219,7 +219,7 @@ class UserOptions(Settings):
         """Check settings that depend on each other. Raises OptionsError."""
         if not self.nkey and not self.user:
             raise OptionsError("User entry requires a user", setting="password")
-        if self.nkey and not is_public_key(self.nkey, USER):
+        if self.nkey and not is_public(self.nkey, Kind.USER):
             raise OptionsError("Not a valid public nkey for a user", setting="nkey")
         if self.nkey and (self.user or self.password):
             raise OptionsError("Nkey users do not take usernames or passwords", setting="nkey")
@@ -251,14 +251,14 @@ class AuthCalloutOptions(Settings):
             object.__setattr__(self, "account", GLOBAL)
         if not self.issuer:
             raise OptionsError("Authorization callouts require an issuer to be specified")
-        if not is_public_key(self.issuer, ACCOUNT):
+        if not is_public(self.issuer, Kind.ACCOUNT):
             raise OptionsError(
                 f'Expected callout user to be a valid public account nkey, got "{self.issuer}"',
                 setting="issuer",
             )
         if not self.auth_users:
             raise OptionsError("Authorization callouts require authorized users to be specified")
-        if self.xkey and not is_public_key(self.xkey, CURVE):
+        if self.xkey and not is_public(self.xkey, Kind.CURVE):
             raise OptionsError(
                 f'Expected callout xkey to be a valid public xkey, got "{self.xkey}"',
                 setting="xkey",

@@ -15,7 +15,7 @@ from typing import Final
 from natsd.config.account_names import GLOBAL, SYSTEM
 from natsd.config.account_options import AccountOptions
 from natsd.config.mapping_options import MappingDestination
-from natsd.config.public_keys import ACCOUNT, is_public_key
+from natsd.config.public_keys import Kind, is_public
 from natsd.config.settings import OptionsError
 from natsd.core.quoting import quoted
 from natsd.core.routing import is_valid_publish
@@ -80,7 +80,7 @@ def _mistake(
 ) -> str:
     """Return what is wrong with an account and its domain; empty: nothing."""
     if is_operated:
-        if not is_public_key(name, ACCOUNT):
+        if not is_public(name, Kind.ACCOUNT):
             return (
                 f"default_js_domain contains account name {quoted(name)}, which is not a valid "
                 "public account nkey"

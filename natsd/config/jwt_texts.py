@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from natsd.config.public_keys import ACCOUNT, is_public_key
+from natsd.config.public_keys import Kind, is_public
 from natsd.config.settings import NamedSections, OptionsError, read_items, read_named
 
 _JWT: Final = re.compile(r"eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
@@ -52,7 +52,7 @@ def read_preload(given: object) -> NamedSections[str]:
     if not isinstance(given, Mapping):
         raise OptionsError("preload should be a map of account_public_key:account_jwt")
     for key in given:
-        if not is_public_key(str(key), ACCOUNT) and not getattr(key, "is_variable", False):
+        if not is_public(str(key), Kind.ACCOUNT) and not getattr(key, "is_variable", False):
             raise OptionsError(f'"{key}" is not the public key of an account').at(key)
     return read_named(given, _read_account_jwt, "JWTs")
 

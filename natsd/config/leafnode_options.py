@@ -22,7 +22,7 @@ from natsd.config.listener_options import (
     read_listener,
     urls,
 )
-from natsd.config.public_keys import USER, is_public_key, is_user_seed
+from natsd.config.public_keys import Kind, is_public, is_user_seed
 from natsd.config.settings import (
     OptionsError,
     Settings,
@@ -96,7 +96,7 @@ class LeafLogin(LeafUser):
 
     def check(self) -> None:
         """Check settings that depend on each other. Raises OptionsError."""
-        if self.nkey and not is_public_key(self.nkey, USER):
+        if self.nkey and not is_public(self.nkey, Kind.USER):
             raise OptionsError("Not a valid public nkey for leafnode authorization", setting="nkey")
         for name, what in {"user": "user/pass", "nkey": "nkey"}.items():
             if self.users and getattr(self, name):

@@ -8,7 +8,7 @@ Source: nats-server's `parseProxies` (server/opts.go).
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from natsd.config.public_keys import is_public_key
+from natsd.config.public_keys import is_public
 from natsd.config.settings import (
     OptionsError,
     Settings,
@@ -26,7 +26,7 @@ def _read_key(given: object) -> str:
             if str(name).lower() not in ("key", "public_key"):
                 raise unknown_field(str(name), ["key", "public_key"]).at(name)
         given = next(iter(given.values()), "")
-    if not isinstance(given, str) or not is_public_key(given):
+    if not isinstance(given, str) or not is_public(given):
         raise OptionsError(f"invalid proxy key {in_words(given)}")
     return given
 

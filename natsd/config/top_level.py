@@ -125,11 +125,11 @@ def read_ocsp_cache(given: object) -> "OcspCacheOptions":
 
 def read_public_keys(given: object) -> tuple[str, ...]:
     """Return public keys of operators. Raises OptionsError."""
-    from natsd.config.public_keys import OPERATOR, is_public_key
+    from natsd.config.public_keys import Kind, is_public
 
     keys = read_texts(given)
     for key in keys:
-        if not is_public_key(key, OPERATOR):
+        if not is_public(key, Kind.OPERATOR):
             raise OptionsError(f'trust key "{key}" required to be a valid public operator nkey')
     return keys
 

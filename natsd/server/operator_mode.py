@@ -19,7 +19,6 @@ from natsd.auth.callout.logins import OperatorCallout
 from natsd.auth.callout.service import AuthService, ServerKeys
 from natsd.auth.jwt.account_checks import account_issues
 from natsd.auth.jwt.issues import Issues
-from natsd.auth.nkeys import Kind, is_public
 from natsd.auth.operator.accounts import (
     AccountEnd,
     AccountUnavailable,
@@ -40,6 +39,7 @@ from natsd.auth.resolver.url_resolver import UrlResolver
 from natsd.config import Options, OptionsError
 from natsd.config.account_jetstream import AccountJetStream
 from natsd.config.account_options import AccountOptions
+from natsd.config.public_keys import Kind, is_public
 from natsd.server.callout_accounts import DirectoryCalloutAccounts
 
 if TYPE_CHECKING:
@@ -317,9 +317,7 @@ def _preload_issues(options: Options) -> dict[str, Issues]:
     It runs in a thread: a JWT of 600 KB takes a tenth of a second.
     """
     now_s = now_ns() / 1e9
-    return {
-        name: account_issues(claims, now_s) for name, claims in read_preload(options).items()
-    }
+    return {name: account_issues(claims, now_s) for name, claims in read_preload(options).items()}
 
 
 def make_resolver(options: Options) -> Resolver:

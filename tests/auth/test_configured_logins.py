@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsd.auth.configured_logins import ConfiguredLogins
-from natsd.auth.nkeys import KeyPair, Kind
+from natsd.auth.nkeys import KeyPair
 from natsd.auth.verdict import Verdict
 from natsd.clients.connect import BadConnectError, ConnectOptions, decode_connect
 from natsd.config import OptionsError, make_options
+from natsd.config.public_keys import Kind
 from tests.auth.tokens import key
 
 USER = key(Kind.USER, "user")

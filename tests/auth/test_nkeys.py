@@ -6,16 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.auth.nkeys import (
-    BadNkey,
-    KeyPair,
-    Kind,
-    decode_public,
-    decode_signature,
-    encode_public,
-    is_public,
-    verify,
-)
+from natsd.auth.nkeys import KeyPair, decode_signature, verify
+from natsd.config.public_keys import BadNkey, Kind, decode_public, encode_public, is_public
 
 KINDS = st.sampled_from(list(Kind))
 SECRETS = st.binary(min_size=32, max_size=32)

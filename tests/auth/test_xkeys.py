@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsd.auth.nkeys import BadNkey, KeyPair, Kind
+from natsd.auth.nkeys import KeyPair
 from natsd.auth.xkeys import BadSealed, seal, unseal
+from natsd.config.public_keys import BadNkey, Kind
 
 SERVER = KeyPair.create(Kind.CURVE)
 SERVICE = KeyPair.create(Kind.CURVE)

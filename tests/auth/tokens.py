@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from natsd.auth.jwt.token import encode
-from natsd.auth.nkeys import KeyPair, Kind
+from natsd.auth.nkeys import KeyPair
+from natsd.config.public_keys import Kind
 
 ISSUED_AT = 1_700_000_000
 UNLIMITED = {

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from natsd.auth.nkeys import KeyPair, Kind
+from natsd.auth.nkeys import KeyPair
+from natsd.config.public_keys import Kind
 from tests.clients.target import Target
 from tests.clients.wire import Closed, Wire
 

@@ -11,7 +11,7 @@ from natsd.auth.jwt.account import AccountClaims
 from natsd.auth.jwt.account_checks import account_issues
 from natsd.auth.jwt.decode import decode, decode_generic
 from natsd.auth.jwt.token import BadToken
-from natsd.auth.nkeys import Kind
+from natsd.config.public_keys import Kind
 from tests.auth.tokens import Operator, key
 
 MODULES: list[str] = []

@@ -5,17 +5,9 @@ Input: the text of a key, a newline, the text of a signature, a newline, and a m
 
 import contextlib
 
-from natsd.auth.nkeys import (
-    SIGNATURE_BYTES,
-    BadNkey,
-    KeyPair,
-    Kind,
-    decode_public,
-    decode_signature,
-    encode_public,
-    verify,
-)
+from natsd.auth.nkeys import SIGNATURE_BYTES, KeyPair, decode_signature, verify
 from natsd.auth.xkeys import BadSealed, unseal
+from natsd.config.public_keys import BadNkey, Kind, decode_public, encode_public
 from tests.auth.tokens import key
 
 MODULES: list[str] = []

@@ -19,8 +19,9 @@ from natsd import Server
 from natsd.auth.callout.service import SUBJECT
 from natsd.auth.jwt.authorization import AuthorizationRequestClaims
 from natsd.auth.jwt.decode import decode_as
-from natsd.auth.nkeys import KeyPair, Kind
+from natsd.auth.nkeys import KeyPair
 from natsd.auth.xkeys import seal, unseal
+from natsd.config.public_keys import Kind
 from tests.auth.tokens import ISSUED_AT, NO_USER_LIMITS, AccountKeys, Operator, key, token
 from tests.certificates import Authority
 from tests.server.operators import Lines, connected, ignore, lines, memory

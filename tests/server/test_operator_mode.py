@@ -18,8 +18,9 @@ from natsd.auth.jwt.account import AccountClaims
 from natsd.auth.jwt.account_checks import account_issues
 from natsd.auth.jwt.issues import Issues
 from natsd.auth.jwt.token import encode
-from natsd.auth.nkeys import KeyPair, Kind
+from natsd.auth.nkeys import KeyPair
 from natsd.config import OptionsError
+from natsd.config.public_keys import Kind
 from natsd.server import operator_mode
 from natsd.server.reload import ReloadError, reload
 from tests.auth.tokens import NO_USER_LIMITS, AccountKeys, Operator, UserKeys, key, token

@@ -20,9 +20,9 @@ from typing import Any, Final
 import pytest
 
 from natsd import Server
-from natsd.auth.nkeys import Kind
 from natsd.config import make_options
 from natsd.config.changes import APPLIED_BY
+from natsd.config.public_keys import Kind
 from natsd.server.files import ports_file
 from natsd.server.log import DaemonLog
 from tests.auth.fakes import sign

@@ -18,7 +18,7 @@ from nats.aio.client import Client
 from natsd import Server
 from natsd.core.reasons import ClosedReason
 from tests.auth.tokens import AccountKeys
-from tests.server.test_operator_mode import OPERATOR, OPERATOR_JWT, SYSTEM, A, connected, push
+from tests.server.operators import OPERATOR, OPERATOR_JWT, SYSTEM, A, connected, push
 from tests.waiting import eventually_within
 
 PAYLOAD: Final = b"x" * 1000

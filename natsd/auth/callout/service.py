@@ -23,9 +23,10 @@ from natsd.auth.jwt.authorization import AuthorizationResponseClaims
 from natsd.auth.jwt.decode import decode_as
 from natsd.auth.jwt.token import BadToken, encode
 from natsd.auth.jwt.user import UserClaims
-from natsd.auth.nkeys import BadNkey, KeyPair, Kind
+from natsd.auth.nkeys import KeyPair
 from natsd.auth.verdict import ConnectingClient, Credentials
 from natsd.auth.xkeys import BadSealed, seal, unseal
+from natsd.config.public_keys import BadNkey, Kind
 
 SUBJECT: Final = "$SYS.REQ.USER.AUTH"
 AUDIENCE: Final = "nats-authorization-request"

@@ -11,7 +11,7 @@ from natsd.auth.jwt.claims import Claims, Int64, PermissionsClaim, UserPermissio
 from natsd.auth.jwt.issues import Issues
 from natsd.auth.jwt.shares import ExportClaim, ImportClaim
 from natsd.auth.jwt.subjects import check_subject, has_wildcards
-from natsd.auth.nkeys import Kind, is_public
+from natsd.config.public_keys import Kind, is_public
 
 ANY_ACCOUNT: Final = "*"
 CLUSTER_TRAFFIC: Final = ("", "system", "owner")

@@ -20,7 +20,7 @@ from natsd.auth.jwt.issues import Issues
 from natsd.auth.jwt.shares import check_exports, check_service_imports
 from natsd.auth.jwt.subjects import check_subject, has_wildcards
 from natsd.auth.jwt.token import BadToken
-from natsd.auth.nkeys import Kind, is_public
+from natsd.config.public_keys import Kind, is_public
 
 WEIGHTS_MAX: Final = 100
 

@@ -17,7 +17,7 @@ import msgspec
 
 from natsd.auth.jwt.issues import Issues
 from natsd.auth.jwt.subjects import check_subject
-from natsd.auth.nkeys import Kind
+from natsd.config.public_keys import Kind
 
 EVERYONE: Final = "*"
 """The key of a revocation of all users."""

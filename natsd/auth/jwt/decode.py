@@ -20,7 +20,7 @@ from natsd.auth.jwt.claims import Claims
 from natsd.auth.jwt.operator import OperatorClaims
 from natsd.auth.jwt.token import OLD_ALGORITHM, BadToken, Fields, parse
 from natsd.auth.jwt.user import UserClaims
-from natsd.auth.nkeys import is_public
+from natsd.config.public_keys import is_public
 
 VERSION: Final = 2
 KINDS: Final[dict[str, type[Claims]]] = {

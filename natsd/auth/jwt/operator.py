@@ -10,7 +10,7 @@ import msgspec
 
 from natsd.auth.jwt.claims import Claims
 from natsd.auth.jwt.issues import Issues
-from natsd.auth.nkeys import Kind, is_public
+from natsd.config.public_keys import Kind, is_public
 
 _VERSION: Final = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
 _SCHEMES: Final = ("nats", "tls", "ws", "wss")

@@ -9,7 +9,7 @@ import msgspec
 
 from natsd.auth.jwt.claims import Claims, UserPermissions
 from natsd.auth.jwt.issues import Issues
-from natsd.auth.nkeys import Kind, is_public
+from natsd.config.public_keys import Kind, is_public
 
 
 class UserBody(UserPermissions, frozen=True, kw_only=True):

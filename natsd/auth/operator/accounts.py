@@ -29,11 +29,11 @@ from natsd.auth.jwt.account import AccountClaims, ScopeClaim
 from natsd.auth.jwt.account_checks import account_issues
 from natsd.auth.jwt.decode import decode_as
 from natsd.auth.jwt.token import BadToken
-from natsd.auth.nkeys import Kind, is_public
 from natsd.auth.operator.translation import account_options
 from natsd.auth.operator.trust import Trust
 from natsd.auth.resolver.resolver import NotResolved, Resolver
 from natsd.config.account_options import AccountOptions
+from natsd.config.public_keys import Kind, is_public
 
 LOOKUPS_MAX: Final = 256
 MISSING_S: Final = 1.0

@@ -15,9 +15,9 @@ from natsd.auth.jwt.decode import decode_as
 from natsd.auth.jwt.operator import OperatorClaims, parse_version
 from natsd.auth.jwt.token import BadToken
 from natsd.auth.jwt.user import UserClaims
-from natsd.auth.nkeys import Kind, is_public
 from natsd.auth.resolver.services import ClaimsTrust
 from natsd.config import Options, OptionsError
+from natsd.config.public_keys import Kind, is_public
 from natsd.config.settings import SettingPath, raise_together
 from natsd.version import NATS_VERSION
 

@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final, ParamSpec, Protocol, TypeVar
 
 from natsd.auth.jwt.token import BadToken
-from natsd.auth.nkeys import Kind, is_public
 from natsd.auth.resolver.jwt_directory import JwtDirectory
 from natsd.auth.resolver.resolver import NotResolved
+from natsd.config.public_keys import Kind, is_public
 
 CHECK_S_MAX: Final = 60.0
 LOOKUP_SUBJECT: Final = "$SYS.REQ.ACCOUNT.{}.CLAIMS.LOOKUP"

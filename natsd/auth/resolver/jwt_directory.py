@@ -31,8 +31,8 @@ from typing import Final
 
 from natsd.auth.jwt.decode import GenericClaims, decode_generic
 from natsd.auth.jwt.token import TOKEN_BYTES_MAX, BadToken
-from natsd.auth.nkeys import Kind, is_public
 from natsd.auth.resolver.resolver import NotResolved
+from natsd.config.public_keys import Kind, is_public
 
 SUFFIX: Final = ".jwt"
 DELETED: Final = ".deleted"

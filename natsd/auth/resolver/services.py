@@ -33,9 +33,9 @@ from natsd.auth.jwt.account import AccountClaims
 from natsd.auth.jwt.account_checks import account_issues
 from natsd.auth.jwt.decode import decode_as, decode_generic
 from natsd.auth.jwt.token import BadToken
-from natsd.auth.nkeys import Kind, is_public
 from natsd.auth.resolver.directory_resolver import DirectoryResolver
 from natsd.auth.resolver.resolver import NotResolved
+from natsd.config.public_keys import Kind, is_public
 
 WAITING_MAX: Final = 1024
 OK: Final = 200

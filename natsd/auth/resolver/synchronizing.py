@@ -20,7 +20,6 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
-from natsd.auth.nkeys import Kind, is_public
 from natsd.auth.resolver.directory_resolver import LOOKUP_SUBJECT, DirectoryResolver
 from natsd.auth.resolver.resolver import NotResolved
 from natsd.auth.resolver.services import (
@@ -30,6 +29,7 @@ from natsd.auth.resolver.services import (
     ClaimsServices,
     SystemClient,
 )
+from natsd.config.public_keys import Kind, is_public
 
 LOOKUP_INBOX: Final = "$SYS._INBOX_.{}.CLAIMS.{}"
 

@@ -16,8 +16,9 @@ from natsd.auth.callout.service import (
 from natsd.auth.jwt.authorization import AuthorizationRequestClaims, AuthorizationResponseClaims
 from natsd.auth.jwt.decode import decode_as
 from natsd.auth.jwt.user import UserClaims
-from natsd.auth.nkeys import KeyPair, Kind
+from natsd.auth.nkeys import KeyPair
 from natsd.auth.xkeys import seal, unseal
+from natsd.config.public_keys import Kind
 from tests.auth.fakes import NOW_NS, FakeClient, FakeConnect
 from tests.auth.tokens import NO_USER_LIMITS, key, token
 

@@ -16,7 +16,8 @@ from natsd.auth.jwt.decode import GenericClaims, decode, decode_as, decode_gener
 from natsd.auth.jwt.operator import OperatorClaims
 from natsd.auth.jwt.token import BadToken, encode, undecorated
 from natsd.auth.jwt.user import UserClaims
-from natsd.auth.nkeys import KeyPair, Kind
+from natsd.auth.nkeys import KeyPair
+from natsd.config.public_keys import Kind
 from tests.auth.tokens import ISSUED_AT, Operator, key, old_token, token
 
 OPERATOR = Operator()

@@ -14,7 +14,7 @@ from natsd.auth.jwt.decode import decode_as
 from natsd.auth.jwt.operator import OperatorClaims
 from natsd.auth.jwt.subjects import is_contained, overlaps
 from natsd.auth.jwt.user import UserClaims
-from natsd.auth.nkeys import Kind
+from natsd.config.public_keys import Kind
 from tests.auth.tokens import ISSUED_AT, Operator, key, token
 
 OPERATOR = Operator()

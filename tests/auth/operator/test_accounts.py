@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from natsd.auth.jwt.activation import ActivationClaims
-from natsd.auth.nkeys import Kind
 from natsd.auth.operator.accounts import AccountEnd, AccountUnavailable, ClaimedAccounts
 from natsd.auth.operator.activations import check_activation
 from natsd.auth.operator.trust import read_trust
 from natsd.config import Options, make_options
+from natsd.config.public_keys import Kind
 from tests.auth.fakes import NOW_S, CountingResolver, Listener
 from tests.auth.tokens import ISSUED_AT, Operator, key, token
 from tests.waiting import eventually_within

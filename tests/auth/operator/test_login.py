@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from natsd.auth.nkeys import Kind
 from natsd.auth.operator.accounts import ClaimedAccounts
 from natsd.auth.operator.login import OperatorLogins
 from natsd.auth.operator.trust import read_trust
 from natsd.auth.proxies import Proxies
 from natsd.auth.verdict import JwtFacts, UserLimits, Verdict
 from natsd.config import Options, make_options
+from natsd.config.public_keys import Kind
 from natsd.core.reasons import ClosedReason
 from tests.auth.fakes import (
     NOW_NS,

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from natsd.auth.jwt.user import UserClaims
-from natsd.auth.nkeys import Kind
 from natsd.auth.operator.accounts import AccountEnd, ClaimedAccount, ClaimedAccounts
 from natsd.auth.operator.login import jwt_facts
 from natsd.auth.operator.lost_rights import close_all, close_lost
@@ -18,6 +17,7 @@ from natsd.auth.operator.trust import read_trust
 from natsd.auth.operator.users import decode_user
 from natsd.auth.verdict import Verdict
 from natsd.config import Options, make_options
+from natsd.config.public_keys import Kind
 from natsd.core.routing import PermissionRules
 from tests.auth.fakes import NOW_S, CountingResolver, Listener
 from tests.auth.tokens import ISSUED_AT, NO_USER_LIMITS, Operator, UserKeys, key

@@ -8,12 +8,12 @@ import pytest
 
 from natsd.auth.jwt.account import AccountClaims
 from natsd.auth.jwt.decode import decode_as
-from natsd.auth.nkeys import Kind
 from natsd.auth.operator.translation import account_options
 from natsd.config.account_jetstream import AccountJetStream, StorageLimits
 from natsd.config.account_options import AccountLimits, AccountOptions
 from natsd.config.auth_options import PermissionsOptions, ResponsesOptions, SubjectRules
 from natsd.config.mapping_options import MappingDestination
+from natsd.config.public_keys import Kind
 from natsd.config.shared_subjects import (
     LatencyOptions,
     ServiceExport,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from natsd.auth.nkeys import Kind
 from natsd.auth.operator.trust import read_trust
 from natsd.config import Options, OptionsError, make_options
+from natsd.config.public_keys import Kind
 from tests.auth.tokens import Operator, key
 
 OPERATOR = Operator()

@@ -15,7 +15,7 @@ import pytest
 
 from natsd import Server
 from natsd.auth.jwt.token import encode
-from natsd.auth.nkeys import KeyPair, Kind
+from natsd.auth.nkeys import KeyPair
 from natsd.auth.resolver.directory_resolver import DirectoryResolver
 from natsd.auth.resolver.jwt_directory import JwtDirectory
 from natsd.auth.resolver.resolver import NotResolved
@@ -26,6 +26,7 @@ from natsd.auth.resolver.services import (
     serve_updates,
 )
 from natsd.auth.resolver.synchronizing import OtherServers, PackExchange
+from natsd.config.public_keys import Kind
 from tests.auth.fakes import NOW_S
 from tests.auth.tokens import ISSUED_AT, Operator, key
 from tests.waiting import eventually_within
