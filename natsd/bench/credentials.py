@@ -1,62 +1,29 @@
-"""An operator, an account and a user with their JWTs, made from fixed seeds.
+"""The JWTs of a server in operator mode, and the access of its user.
 
-The same credentials come out in every process, so that a load process needs no file. The keys are
-worth nothing: they are derived from texts in this file.
+The same ones come out in every process, so that a load process needs no file.
 """
 
-import hashlib
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
-from natsd.auth.jwt.token import encode
-from natsd.auth.nkeys import KeyPair
 from natsd.bench.access import Access
-from natsd.config.public_keys import Kind
-
-ISSUED_AT: Final = 1_700_000_000
-UNLIMITED: Final = {
-    "subs": -1,
-    "data": -1,
-    "payload": -1,
-    "imports": -1,
-    "exports": -1,
-    "wildcards": True,
-    "conn": -1,
-    "leaf": -1,
-}
-
-
-def _key(kind: Kind, name: str) -> KeyPair:
-    return KeyPair(kind, hashlib.sha256(f"natsd bench {name}".encode()).digest())
-
-
-def _token(issuer: KeyPair, subject: KeyPair, name: str, body: dict[str, Any]) -> str:
-    claims = {
-        "jti": name,
-        "iat": ISSUED_AT,
-        "iss": issuer.public,
-        "name": name,
-        "sub": subject.public,
-        "nats": {**body, "version": 2},
-    }
-    return encode(claims, issuer)
+from natsd.testing.jwts import Operator
 
 
 @cache
 def operator_settings() -> dict[str, Any]:
     """Return the settings of a server in operator mode, with one account."""
-    operator, account = _key(Kind.OPERATOR, "operator"), _key(Kind.ACCOUNT, "account")
-    body = {"type": "account", "limits": UNLIMITED, "default_permissions": {"pub": {}, "sub": {}}}
+    operator = Operator()
+    account = operator.account("bench")
     return {
-        "operator": _token(operator, operator, "bench", {"type": "operator"}),
+        "operator": operator.jwt(),
         "resolver": "MEMORY",
-        "resolver_preload": {account.public: _token(operator, account, "bench", body)},
+        "resolver_preload": {account.name: account.jwt},
     }
 
 
 @cache
 def user() -> Access:
     """Return the access of the account's user."""
-    account, key = _key(Kind.ACCOUNT, "account"), _key(Kind.USER, "user")
-    body = {"type": "user", "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1}
-    return Access(jwt=_token(account, key, "bench", body), seed=key.seed)
+    user = Operator().account("bench").user("bench")
+    return Access(jwt=user.jwt, seed=user.key.seed)

@@ -76,8 +76,9 @@ def _login(access: Access) -> Settings:
 
 def tls(directory: Path) -> Settings:
     """Return a server with TLS for all clients."""
-    cert_file, key_file = make_certificate(directory)
-    return {"tls": {"cert_file": str(cert_file), "key_file": str(key_file), "timeout": "20s"}}
+    from natsd.testing.certificates import Authority
+
+    return {"tls": {**Authority(directory).sign("server").settings, "timeout": "20s"}}
 
 
 def users(_: Path) -> Settings:
@@ -137,33 +138,3 @@ SETUPS: Final[Mapping[str, Callable[[Path], Settings]]] = {
     "many-users": many_users,
     "jwt": jwt,
 }
-
-
-def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """Write a self-signed certificate and its key; return their paths."""
-    from datetime import UTC, datetime, timedelta
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=30))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    cert_file, key_file = directory / "server.crt", directory / "server.key"
-    cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return cert_file, key_file

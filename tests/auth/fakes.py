@@ -6,7 +6,7 @@ from typing import Any
 
 from natsd.auth.nkeys import KeyPair
 from natsd.auth.operator.accounts import AccountEnd, ClaimedAccount
-from tests.auth.tokens import ISSUED_AT, UserKeys
+from natsd.testing.jwts import ISSUED_AT, UserKeys
 
 NOW_S = ISSUED_AT + 100.0
 NOW_NS = int(NOW_S * 1e9)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
 from natsd.auth.certificate_users import parse_distinguished_name, user_of_certificate
+from natsd.testing.certificates import Authority
 
 C, O, OU, CN, DC = (  # noqa: E741  as in a distinguished name
     NameOID.COUNTRY_NAME,
@@ -22,35 +21,24 @@ C, O, OU, CN, DC = (  # noqa: E741  as in a distinguished name
     NameOID.COMMON_NAME,
     NameOID.DOMAIN_COMPONENT,
 )
-KEY = ed25519.Ed25519PrivateKey.from_private_bytes(b"k" * 32)
-NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 Attributes = list[tuple[x509.ObjectIdentifier, str]]
-Names = Sequence[str]
 SUBJECT: Attributes = [(C, "US"), (O, "NATS"), (OU, "CNCF"), (CN, "derek")]
 
 
-def certificate(
-    subject: Attributes, *, emails: Names = (), dns: Names = (), uris: Names = ()
-) -> bytes:
-    name = x509.Name([x509.NameAttribute(kind, value) for kind, value in subject])
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(KEY.public_key())
-        .serial_number(1)
-        .not_valid_before(NOW)
-        .not_valid_after(NOW + datetime.timedelta(days=1))
-    )
-    others: list[x509.GeneralName] = [
-        *map(x509.DNSName, dns),
-        *map(x509.UniformResourceIdentifier, uris),
-        *map(x509.RFC822Name, emails),
-    ]
-    if others:
-        builder = builder.add_extension(x509.SubjectAlternativeName(others), critical=False)
-    return builder.sign(KEY, None).public_bytes(serialization.Encoding.DER)
+Certificates = Callable[..., bytes]
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Certificates:
+    authority = Authority(tmp_path)
+
+    def make(subject: Attributes, names: Sequence[x509.GeneralName] = ()) -> bytes:
+        """Return a certificate with this subject and these alternative names."""
+        name = x509.Name([x509.NameAttribute(kind, value) for kind, value in subject])
+        return authority.sign("client", subject=name, names=names).der
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -64,8 +52,11 @@ def certificate(
         ([], None),
     ],
 )
-def test_alternative_names_come_before_the_subject(names: list[str], found: str | None) -> None:
-    der = certificate(SUBJECT, emails=["d@nats.io"], dns=["host"], uris=["spiffe://x/y"])
+def test_alternative_names_come_before_the_subject(
+    certificate: Certificates, names: list[str], found: str | None
+) -> None:
+    email, uri = x509.RFC822Name("d@nats.io"), x509.UniformResourceIdentifier("spiffe://x/y")
+    der = certificate(SUBJECT, [email, x509.DNSName("host"), uri])
     assert user_of_certificate(der, names).name == found
 
 
@@ -80,7 +71,7 @@ def test_alternative_names_come_before_the_subject(names: list[str], found: str 
         r"CN=\64erek,OU=CNCF,O=NATS,C=US",
     ],
 )
-def test_a_subject_in_any_spelling_and_order(name: str) -> None:
+def test_a_subject_in_any_spelling_and_order(certificate: Certificates, name: str) -> None:
     found = user_of_certificate(certificate(SUBJECT), ["CN=other", "no name", name])
     assert found.name == name
 
@@ -95,16 +86,16 @@ def test_a_subject_in_any_spelling_and_order(name: str) -> None:
         "CN=derek",
     ],
 )
-def test_another_subject(name: str) -> None:
+def test_another_subject(certificate: Certificates, name: str) -> None:
     assert user_of_certificate(certificate(SUBJECT), [name]).name is None
 
 
-def test_the_same_order_comes_before_another() -> None:
+def test_the_same_order_comes_before_another(certificate: Certificates) -> None:
     names = ["C=US,O=NATS,OU=CNCF,CN=derek", "CN=derek,OU=CNCF,O=NATS,C=US"]
     assert user_of_certificate(certificate(SUBJECT), names).name == names[1]
 
 
-def test_domain_components() -> None:
+def test_domain_components(certificate: Certificates) -> None:
     subject = [(DC, "com"), (DC, "example"), (O, "NATS"), (CN, "derek")]
     der = certificate(subject)
     for name in ("CN=derek,O=NATS,DC=example,DC=com", "CN=derek,O=NATS,DC=com,DC=example"):
@@ -112,18 +103,18 @@ def test_domain_components() -> None:
     assert user_of_certificate(der, ["CN=derek,O=NATS"]).name == "CN=derek,O=NATS"
 
 
-def test_special_characters_are_escaped() -> None:
+def test_special_characters_are_escaped(certificate: Certificates) -> None:
     der = certificate([(O, "A, B + C"), (CN, " derek#")])
     name = r"CN=\ derek#,O=A\, B \+ C"
     assert user_of_certificate(der, [name]).name == name
 
 
-def test_a_kind_without_a_short_name_leaves_the_text() -> None:
+def test_a_kind_without_a_short_name_leaves_the_text(certificate: Certificates) -> None:
     der = certificate([(NameOID.EMAIL_ADDRESS, "d@nats.io"), (CN, "derek")])
     assert user_of_certificate(der, ["CN=derek"]).name == "CN=derek"
 
 
-def test_a_certificate_without_names() -> None:
+def test_a_certificate_without_names(certificate: Certificates) -> None:
     found = user_of_certificate(certificate([]), [""])
     assert found.name is None
     assert found.steps == ("User required in cert, none found",)

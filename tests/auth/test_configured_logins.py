@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +18,8 @@ from natsd.auth.verdict import Verdict
 from natsd.clients.connect import BadConnectError, ConnectOptions, decode_connect
 from natsd.config import OptionsError, make_options
 from natsd.config.public_keys import Kind
-from tests.auth.tokens import key
+from natsd.testing.certificates import Authority
+from natsd.testing.jwts import key
 
 USER = key(Kind.USER, "user")
 PROXY = key(Kind.SERVER, "proxy")
@@ -169,16 +172,18 @@ def signed(by: KeyPair) -> str:
     return base64.urlsafe_b64encode(by.sign(Connecting.nonce)).decode().rstrip("=")
 
 
-def test_certificates_are_mapped_to_users() -> None:
-    from tests.auth.test_certificate_users import SUBJECT, certificate
-
+def test_certificates_are_mapped_to_users(tmp_path: Path) -> None:
     configured = logins(
         authorization={"users": [{"user": "CN=derek,OU=CNCF,O=NATS,C=US"}, {"user": "h"}]},
         tls={"cert_file": "c", "key_file": "k", "ca_file": "a", "verify_and_map": True},
     )
+    authority = Authority(tmp_path)
+    name = x509.Name.from_rfc4514_string("CN=derek,OU=CNCF,O=NATS,C=US")
+    derek = authority.sign("derek", subject=name, names=()).der
+    host = authority.sign("host", names=("h",)).der
     client = Connecting()
     accepted = []
-    for der in ((), (certificate(SUBJECT),), (certificate([], dns=["h"]),), (b"garbage",)):
+    for der in ((), (derek,), (host,), (b"garbage",)):
         client.certificates = der
         verdict = configured.authenticate(client, ConnectOptions(user="h"))
         assert isinstance(verdict, Verdict)

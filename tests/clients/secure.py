@@ -6,7 +6,7 @@ import contextlib
 import ssl
 from pathlib import Path
 
-from tests.certificates import Authority, Pair
+from natsd.testing.certificates import Authority, Pair
 from tests.clients.target import Target
 from tests.clients.wire import Wire
 
@@ -33,7 +33,7 @@ class Trust:
     def client(self, pair: Pair | None = None) -> ssl.SSLContext:
         """Return the settings of a client, with a certificate if one is given."""
         context = ssl.create_default_context(cafile=self.authority.ca_file)
-        context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
         if pair is not None:
             context.load_cert_chain(pair.cert_file, pair.key_file)
         return context

@@ -17,7 +17,7 @@ from pathlib import Path
 import nats
 import pytest
 
-from tests.certificates import Authority, rsa_key
+from natsd.testing.certificates import Authority, rsa_key
 from tests.clients.conftest import StartServer, StartThreadedServer
 from tests.clients.secure import QUIET, Trust, open_secure, secure
 from tests.clients.target import NatsdTarget

@@ -6,6 +6,7 @@ import pytest
 
 from natsd.config.account_options import AccountOptions
 from natsd.config.load import load_options
+from natsd.testing.certificates import Authority
 from tests.source.reading import ROOT
 
 CONF = ROOT / "conf"
@@ -23,41 +24,12 @@ def test_what_there_is() -> None:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory in which `./certs` has what conf/tls.conf names."""
     directory = tmp_path_factory.mktemp("tls")
-    write_certificates(directory / "certs")
+    certs = directory / "certs"
+    certs.mkdir()
+    pair = Authority(certs, "ca").sign("server")
+    pair.cert_file.rename(certs / "server-cert.pem")
+    pair.key_file.rename(certs / "server-key.pem")
     return directory
-
-
-def write_certificates(directory: Path) -> None:
-    from datetime import UTC, datetime, timedelta
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=7))
-        .sign(key, hashes.SHA256())
-        .public_bytes(serialization.Encoding.PEM)
-    )
-    directory.mkdir()
-    (directory / "server-cert.pem").write_bytes(certificate)
-    (directory / "ca.pem").write_bytes(certificate)
-    (directory / "server-key.pem").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from natsd.core.network import TlsEngine, TlsFraming
 from natsd.core.reasons import ClosedReason
-from tests.certificates import Authority
+from natsd.testing.certificates import Authority
 from tests.core.recipients import Peer, Rig, SocketPeer, TransportPeer
 
 ANY_PEER = pytest.mark.parametrize("kind", [SocketPeer, TransportPeer])

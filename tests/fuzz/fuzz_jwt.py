@@ -12,7 +12,7 @@ from natsd.auth.jwt.account_checks import account_issues
 from natsd.auth.jwt.decode import decode, decode_generic
 from natsd.auth.jwt.token import BadToken
 from natsd.config.public_keys import Kind
-from tests.auth.tokens import Operator, key
+from natsd.testing.jwts import Operator, key
 
 MODULES: list[str] = []
 KEYS = [key(kind, "fuzz") for kind in (Kind.OPERATOR, Kind.ACCOUNT, Kind.USER, Kind.SERVER)]

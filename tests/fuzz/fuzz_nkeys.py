@@ -8,7 +8,7 @@ import contextlib
 from natsd.auth.nkeys import SIGNATURE_BYTES, KeyPair, decode_signature, verify
 from natsd.auth.xkeys import BadSealed, unseal
 from natsd.config.public_keys import BadNkey, Kind, decode_public, encode_public
-from tests.auth.tokens import key
+from natsd.testing.jwts import key
 
 MODULES: list[str] = []
 USER, CURVE = key(Kind.USER, "fuzz"), key(Kind.CURVE, "fuzz")

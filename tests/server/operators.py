@@ -14,7 +14,7 @@ from nats.aio.client import Client
 
 from natsd import Server
 from natsd.auth.nkeys import KeyPair
-from tests.auth.tokens import AccountKeys, Operator, UserKeys
+from natsd.testing.jwts import AccountKeys, Operator, UserKeys
 
 OPERATOR = Operator()
 SYSTEM = OPERATOR.account("SYS")

@@ -22,8 +22,8 @@ from natsd.auth.jwt.decode import decode_as
 from natsd.auth.nkeys import KeyPair
 from natsd.auth.xkeys import seal, unseal
 from natsd.config.public_keys import Kind
-from tests.auth.tokens import ISSUED_AT, NO_USER_LIMITS, AccountKeys, Operator, key, token
-from tests.certificates import Authority
+from natsd.testing.certificates import Authority
+from natsd.testing.jwts import ISSUED_AT, NO_USER_LIMITS, AccountKeys, Operator, key, token
 from tests.server.operators import Lines, connected, ignore, lines, memory
 from tests.waiting import DEADLINE_S, eventually_within
 

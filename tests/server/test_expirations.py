@@ -8,7 +8,7 @@ import nats
 import nats.errors
 from nats.aio.msg import Msg
 
-from tests.auth.tokens import AccountKeys, token
+from natsd.testing.jwts import AccountKeys, token
 from tests.server.operators import (
     OPERATOR,
     SYSTEM,
@@ -101,22 +101,22 @@ async def test_imports_end_with_their_activation_tokens_and_return_with_new_ones
 
 async def test_a_user_expires_and_comes_back_with_a_new_jwt() -> None:
     async with memory(A) as server:
-        async with lines(server, A.user(claim_exp=in_seconds(3))) as client:
+        async with lines(server, A.user(exp=in_seconds(3))) as client:
             assert await client.next() == "PONG"
             assert await client.next() == "-ERR 'User Authentication Expired'"
-        async with lines(server, A.user(claim_exp=in_seconds(100))) as client:
+        async with lines(server, A.user(exp=in_seconds(100))) as client:
             assert await client.next() == "PONG"
 
 
 async def test_an_account_expires_and_is_renewed(tmp_path: Path) -> None:
     async with directory(tmp_path) as server, connected(server, SYSTEM.user()) as operator:
-        await push(operator, OPERATOR.account("A", claim_exp=in_seconds(3)))
+        await push(operator, OPERATOR.account("A", exp=in_seconds(3)))
         async with lines(server, A.user()) as client:
             assert await client.next() == "PONG"
             assert await client.next() == "-ERR 'Account Authentication Expired'"
         async with lines(server, A.user()) as client:
             assert await client.next() == REFUSED
-        await push(operator, OPERATOR.account("A", claim_exp=in_seconds(100)))
+        await push(operator, OPERATOR.account("A", exp=in_seconds(100)))
         async with lines(server, A.user()) as client:
             assert await client.next() == "PONG"
 
@@ -124,10 +124,10 @@ async def test_an_account_expires_and_is_renewed(tmp_path: Path) -> None:
 async def test_an_account_is_renewed_before_it_expires(tmp_path: Path) -> None:
     async with directory(tmp_path) as server, connected(server, SYSTEM.user()) as operator:
         ends = in_seconds(2)
-        await push(operator, OPERATOR.account("A", claim_exp=ends))
+        await push(operator, OPERATOR.account("A", exp=ends))
         async with lines(server, A.user()) as client:
             assert await client.next() == "PONG"
-            await push(operator, OPERATOR.account("A", claim_exp=in_seconds(100)))
+            await push(operator, OPERATOR.account("A", exp=in_seconds(100)))
             await eventually_within(lambda: time.time() > ends + 0.5)
             client.writer.write(b"PING\r\n")
             assert await client.next() == "PONG"
@@ -135,7 +135,7 @@ async def test_an_account_is_renewed_before_it_expires(tmp_path: Path) -> None:
 
 async def test_all_users_of_a_time_are_revoked(tmp_path: Path) -> None:
     """The revocation `*` is for all JWTs that were issued until its time, and for no later ones."""
-    old, new = A.user(), A.user("new", claim_iat=in_seconds(0))
+    old, new = A.user(), A.user("new", iat=in_seconds(0))
     async with directory(tmp_path) as server, connected(server, SYSTEM.user()) as operator:
         await push(operator, A)
         async with lines(server, old) as client, lines(server, new) as other:

@@ -15,7 +15,7 @@ from natsd import Server
 from natsd.auth import passwords
 from natsd.auth.nkeys import KeyPair
 from natsd.config.public_keys import Kind
-from tests.auth.tokens import key
+from natsd.testing.jwts import key
 from tests.server.streams import Stream
 from tests.waiting import DEADLINE_S, eventually_within
 

@@ -23,7 +23,7 @@ from natsd.config import OptionsError
 from natsd.config.public_keys import Kind
 from natsd.server import operator_mode
 from natsd.server.reload import ReloadError, reload
-from tests.auth.tokens import NO_USER_LIMITS, AccountKeys, Operator, UserKeys, key, token
+from natsd.testing.jwts import NO_USER_LIMITS, AccountKeys, Operator, UserKeys, key, token
 from tests.server.operators import (
     OPERATOR,
     OPERATOR_JWT,
@@ -68,7 +68,7 @@ STRANGE_KEY = KeyPair.create(OPERATOR.key.kind)
         OPERATOR.account("unknown").user(),
         UserKeys(A.user("other").key, A.user().jwt),
         A.user(src=["10.0.0.0/8"]),
-        A.user(claim_exp=1_700_000_001),
+        A.user(exp=1_700_000_001),
     ],
     ids=["no JWT", "unknown account", "wrong key", "wrong address", "expired"],
 )

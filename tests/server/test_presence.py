@@ -17,8 +17,8 @@ import pytest
 from natsd import Server
 from natsd.clients.listener import ListenError
 from natsd.server.files import FileError
-from tests.auth.tokens import Operator
-from tests.certificates import Authority
+from natsd.testing.certificates import Authority
+from natsd.testing.jwts import Operator
 
 
 def varz(server: Server) -> bytes:

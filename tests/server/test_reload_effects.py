@@ -25,9 +25,9 @@ from natsd.config.changes import APPLIED_BY
 from natsd.config.public_keys import Kind
 from natsd.server.files import ports_file
 from natsd.server.log import DaemonLog
+from natsd.testing.certificates import Authority
+from natsd.testing.jwts import key
 from tests.auth.fakes import sign
-from tests.auth.tokens import key
-from tests.certificates import Authority
 from tests.config.keys import public_key
 from tests.server.streams import Stream
 from tests.server.test_reload_table import (

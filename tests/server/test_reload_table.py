@@ -10,7 +10,7 @@ import pytest
 from natsd import Server
 from natsd.config import make_options
 from natsd.config.changes import APPLIED_BY
-from tests.certificates import Authority
+from natsd.testing.certificates import Authority
 from tests.config.keys import public_key
 from tests.server.test_reload import traffic
 

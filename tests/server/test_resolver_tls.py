@@ -13,8 +13,8 @@ from natsd.auth.resolver.url_resolver import UrlResolver
 from natsd.config import OptionsError
 from natsd.config.tls_options import TlsOptions
 from natsd.server.resolver_tls import resolver_context
-from tests.auth.tokens import Operator
-from tests.certificates import Authority
+from natsd.testing.certificates import Authority
+from natsd.testing.jwts import Operator
 
 A = Operator().account("A")
 

@@ -17,7 +17,7 @@ from nats.aio.client import Client
 
 from natsd import Server
 from natsd.core.reasons import ClosedReason
-from tests.auth.tokens import AccountKeys
+from natsd.testing.jwts import AccountKeys
 from tests.server.operators import OPERATOR, OPERATOR_JWT, SYSTEM, A, connected, push
 from tests.waiting import eventually_within
 

@@ -7,7 +7,7 @@ import pytest
 from natsd.config import OptionsError
 from natsd.config.load import error_lines
 from natsd.server.start_checks import load_checked
-from tests.auth.tokens import Operator
+from natsd.testing.jwts import Operator
 
 OPERATOR = Operator()
 ACCOUNT = OPERATOR.account("A")

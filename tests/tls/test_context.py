@@ -10,10 +10,10 @@ import pytest
 
 from natsd.config.settings import OptionsError
 from natsd.config.tls_options import CIPHER_SUITES, INSECURE_CIPHER_SUITES, TlsOptions, read_tls
+from natsd.testing.certificates import Authority, rsa_key
 from natsd.tls import cipher_suites, curves
 from natsd.tls.context import TlsContext
 from natsd.tls.errors import TlsError
-from tests.certificates import Authority, rsa_key
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> ss
 
 def client_context(authority: Authority) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=authority.ca_file)
-    context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
     return context
 
 

@@ -19,8 +19,8 @@ from natsd.auth.jwt.user import UserClaims
 from natsd.auth.nkeys import KeyPair
 from natsd.auth.xkeys import seal, unseal
 from natsd.config.public_keys import Kind
+from natsd.testing.jwts import NO_USER_LIMITS, key, token
 from tests.auth.fakes import NOW_NS, FakeClient, FakeConnect
-from tests.auth.tokens import NO_USER_LIMITS, key, token
 
 KEYS = ServerKeys(pair=key(Kind.SERVER, "server"), xkey=key(Kind.CURVE, "server"))
 ISSUER = key(Kind.ACCOUNT, "issuer")

@@ -18,7 +18,7 @@ from natsd.auth.jwt.token import BadToken, encode, undecorated
 from natsd.auth.jwt.user import UserClaims
 from natsd.auth.nkeys import KeyPair
 from natsd.config.public_keys import Kind
-from tests.auth.tokens import ISSUED_AT, Operator, key, old_token, token
+from natsd.testing.jwts import ISSUED_AT, Operator, key, token
 
 OPERATOR = Operator()
 ACCOUNT = OPERATOR.account("A")
@@ -27,6 +27,16 @@ USER = key(Kind.USER, "derek").public
 
 def part(value: object) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")
+
+
+def old_token(
+    kind: str, subject: str, issuer: KeyPair, body: dict[str, Any], **claims: object
+) -> str:
+    """Return a JWT of version 1, whose signature does not cover the header."""
+    fields = {"iat": ISSUED_AT, "iss": issuer.public, "sub": subject, "type": kind}
+    payload = part({**fields, **claims, "nats": body})
+    signature = base64.urlsafe_b64encode(issuer.sign(payload.encode())).decode().rstrip("=")
+    return f"{part({'typ': 'jwt', 'alg': 'ed25519'})}.{payload}.{signature}"
 
 
 def test_a_user() -> None:

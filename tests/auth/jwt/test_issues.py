@@ -15,7 +15,7 @@ from natsd.auth.jwt.operator import OperatorClaims
 from natsd.auth.jwt.subjects import is_contained, overlaps
 from natsd.auth.jwt.user import UserClaims
 from natsd.config.public_keys import Kind
-from tests.auth.tokens import ISSUED_AT, Operator, key, token
+from natsd.testing.jwts import ISSUED_AT, Operator, key, token
 
 OPERATOR = Operator()
 ACCOUNT = OPERATOR.account("A")
@@ -36,10 +36,10 @@ def account_errors(**body: Any) -> list[str]:
     ("times", "expected"),
     [
         ({}, []),
-        ({"claim_exp": ISSUED_AT + 5}, []),
-        ({"claim_exp": ISSUED_AT + 4}, ["claim is expired"]),
-        ({"claim_nbf": ISSUED_AT + 5}, []),
-        ({"claim_nbf": ISSUED_AT + 6}, ["claim is not yet valid"]),
+        ({"exp": ISSUED_AT + 5}, []),
+        ({"exp": ISSUED_AT + 4}, ["claim is expired"]),
+        ({"nbf": ISSUED_AT + 5}, []),
+        ({"nbf": ISSUED_AT + 6}, ["claim is not yet valid"]),
     ],
 )
 def test_times(times: dict[str, int], expected: list[str]) -> None:

@@ -11,8 +11,8 @@ from natsd.auth.operator.activations import check_activation
 from natsd.auth.operator.trust import read_trust
 from natsd.config import Options, make_options
 from natsd.config.public_keys import Kind
+from natsd.testing.jwts import ISSUED_AT, Operator, key, token
 from tests.auth.fakes import NOW_S, CountingResolver, Listener
-from tests.auth.tokens import ISSUED_AT, Operator, key, token
 from tests.waiting import eventually_within
 
 OPERATOR = Operator()
@@ -53,7 +53,7 @@ async def test_an_account_is_looked_up_once_and_kept() -> None:
         (A.user().jwt, "not account claim"),
         (OPERATOR.account("A", by=key(Kind.OPERATOR, "other")).jwt, "account validation failed"),
         (OPERATOR.account("A", by=A.key).jwt, "account validation failed"),
-        (OPERATOR.account("A", claim_exp=ISSUED_AT + 1).jwt, "account validation failed"),
+        (OPERATOR.account("A", exp=ISSUED_AT + 1).jwt, "account validation failed"),
         (OPERATOR.account("A", signing_keys=["x"]).jwt, "account validation failed"),
     ],
 )
@@ -178,7 +178,7 @@ async def test_exporters_are_looked_up_with_their_importers() -> None:
 
 async def test_an_account_expires_and_may_be_renewed() -> None:
     made = Made()
-    made.resolver.jwts[A.name] = OPERATOR.account("A", claim_exp=int(NOW_S) + 1).jwt
+    made.resolver.jwts[A.name] = OPERATOR.account("A", exp=int(NOW_S) + 1).jwt
     await made.accounts.require(A.name)
     made.now_s += 2
     assert made.accounts.get(A.name) is None

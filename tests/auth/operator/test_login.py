@@ -14,6 +14,7 @@ from natsd.auth.verdict import JwtFacts, UserLimits, Verdict
 from natsd.config import Options, make_options
 from natsd.config.public_keys import Kind
 from natsd.core.reasons import ClosedReason
+from natsd.testing.jwts import ISSUED_AT, NO_USER_LIMITS, AccountKeys, Operator, UserKeys, key
 from tests.auth.fakes import (
     NOW_NS,
     NOW_S,
@@ -24,7 +25,6 @@ from tests.auth.fakes import (
     connect_as,
     sign,
 )
-from tests.auth.tokens import ISSUED_AT, NO_USER_LIMITS, AccountKeys, Operator, UserKeys, key
 
 OPERATOR = Operator()
 A = OPERATOR.account("A")
@@ -57,7 +57,7 @@ async def login_as(user: UserKeys, *accounts: AccountKeys, **settings: Any) -> V
 
 
 async def test_a_user_with_the_signature_of_its_key() -> None:
-    user = A.user(tags=["t"], subs=5, payload=-1, claim_exp=int(NOW_S) + 60)
+    user = A.user(tags=["t"], subs=5, payload=-1, exp=int(NOW_S) + 60)
     verdict = await login_as(user)
     public = user.key.public
     assert verdict == Verdict(
@@ -164,8 +164,8 @@ OTHER_ACCOUNT = Operator(key(Kind.OPERATOR, "other"), key(Kind.OPERATOR, "x")).a
 @pytest.mark.parametrize(
     ("user", "account", "reason"),
     [
-        (A.user(claim_exp=int(NOW_S) - 1), A, "User JWT no longer valid: claim is expired"),
-        (A.user(claim_nbf=int(NOW_S) + 1), A, "claim is not yet valid"),
+        (A.user(exp=int(NOW_S) - 1), A, "User JWT no longer valid: claim is expired"),
+        (A.user(nbf=int(NOW_S) + 1), A, "claim is not yet valid"),
         (A.user(src=["192.168.0.0/16"]), A, "Bad src Ip 10.1.2.3"),
         (A.user(src=["x"]), A, "User JWT no longer valid: invalid cidr"),
         (A.user(allowed_connection_types=["MQTT"]), A, "Connection type not allowed"),

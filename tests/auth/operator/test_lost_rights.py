@@ -19,8 +19,8 @@ from natsd.auth.verdict import Verdict
 from natsd.config import Options, make_options
 from natsd.config.public_keys import Kind
 from natsd.core.routing import PermissionRules
+from natsd.testing.jwts import ISSUED_AT, NO_USER_LIMITS, Operator, UserKeys, key
 from tests.auth.fakes import NOW_S, CountingResolver, Listener
-from tests.auth.tokens import ISSUED_AT, NO_USER_LIMITS, Operator, UserKeys, key
 
 OPERATOR = Operator()
 A = OPERATOR.account("A")

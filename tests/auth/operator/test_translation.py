@@ -22,7 +22,7 @@ from natsd.config.shared_subjects import (
     StreamImport,
 )
 from natsd.config.trace_options import MsgTraceOptions
-from tests.auth.tokens import Operator, key
+from natsd.testing.jwts import Operator, key
 
 OPERATOR = Operator()
 OTHER = key(Kind.ACCOUNT, "B").public

@@ -7,7 +7,7 @@ import pytest
 from natsd.auth.operator.trust import read_trust
 from natsd.config import Options, OptionsError, make_options
 from natsd.config.public_keys import Kind
-from tests.auth.tokens import Operator, key
+from natsd.testing.jwts import Operator, key
 
 OPERATOR = Operator()
 ACCOUNT = OPERATOR.account("A")

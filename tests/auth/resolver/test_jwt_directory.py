@@ -10,8 +10,8 @@ import pytest
 
 from natsd.auth.jwt.token import BadToken
 from natsd.auth.resolver.jwt_directory import JwtDirectory, JwtStoreFull
+from natsd.testing.jwts import ISSUED_AT, Operator
 from tests.auth.fakes import NOW_S
-from tests.auth.tokens import ISSUED_AT, Operator
 
 OPERATOR = Operator()
 A, B, C = (OPERATOR.account(name) for name in "ABC")
@@ -133,7 +133,7 @@ def test_a_cache_drops_what_was_not_used_for_long(tmp_path: Path) -> None:
 def test_without_ttl_a_jwt_is_dropped_when_it_expires(tmp_path: Path) -> None:
     clock = Clock()
     made = directory(tmp_path, clock)
-    made.save(A.name, OPERATOR.account("A", claim_exp=int(NOW_S) + 5).jwt)
+    made.save(A.name, OPERATOR.account("A", exp=int(NOW_S) + 5).jwt)
     made.save(B.name, B.jwt)
     assert made.drop_expired() == []
     clock.now_s += 5
@@ -159,9 +159,9 @@ def test_deleting(tmp_path: Path, keep: bool) -> None:
 def test_an_older_jwt_does_not_replace_a_newer_one(tmp_path: Path) -> None:
     made = directory(tmp_path)
     made.save(A.name, A.jwt)
-    older = OPERATOR.account("A", claim_jti="old", claim_iat=ISSUED_AT - 1).jwt
-    newer = OPERATOR.account("A", claim_jti="new", claim_iat=ISSUED_AT + 1).jwt
-    same_id = OPERATOR.account("A", claim_iat=ISSUED_AT + 2).jwt
+    older = OPERATOR.account("A", jti="old", iat=ISSUED_AT - 1).jwt
+    newer = OPERATOR.account("A", jti="new", iat=ISSUED_AT + 1).jwt
+    same_id = OPERATOR.account("A", iat=ISSUED_AT + 2).jwt
     assert not made.save_if_newer(A.name, older)
     assert not made.save_if_newer(A.name, same_id)
     assert made.save_if_newer(A.name, newer)

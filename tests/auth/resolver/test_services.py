@@ -27,8 +27,8 @@ from natsd.auth.resolver.services import (
 )
 from natsd.auth.resolver.synchronizing import OtherServers, PackExchange
 from natsd.config.public_keys import Kind
+from natsd.testing.jwts import ISSUED_AT, Operator, key
 from tests.auth.fakes import NOW_S
-from tests.auth.tokens import ISSUED_AT, Operator, key
 from tests.waiting import eventually_within
 
 OPERATOR = Operator()
@@ -140,7 +140,7 @@ async def test_an_update_that_is_refused(
 
 async def test_an_expired_jwt_is_kept(served: Served) -> None:
     """As in nats-server: times are checked when the account is used."""
-    expired = OPERATOR.account("A", claim_exp=ISSUED_AT).jwt
+    expired = OPERATOR.account("A", exp=ISSUED_AT).jwt
     assert "data" in await served.ask("$SYS.REQ.CLAIMS.UPDATE", expired)
 
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from natsd.auth.resolver.resolver import NotResolved
 from natsd.auth.resolver.url_resolver import UrlResolver
-from tests.auth.tokens import Operator
+from natsd.testing.jwts import Operator
 
 A = Operator().account("A")
 Serve = Callable[[Callable[[web.Request], Awaitable[web.StreamResponse]]], Awaitable[str]]
