@@ -163,19 +163,31 @@ class ServiceExport(ExportedSubject):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamImport(Settings):
-    """Subjects of another account that this account may subscribe to."""
+class ImportedSubject(Settings):
+    """What an import of a stream and one of a service have in common."""
 
-    account: str = text("", "account that exports the subjects")
+    account: str = text("", "account that exports the subject")
     subject: str = text("", "exported subject, or a part of it")
-    prefix: str = text("", "what precedes the subjects in this account")
-    to: str = text("", "subjects in this account; in place of a prefix")
-    allow_trace: bool = flag(False, "traces of messages continue in this account")
     token: str = text("", "activation token (JWT); empty: none")
 
     def check(self) -> None:
         """Check settings that depend on each other. Raises OptionsError."""
-        _check_source(self.account, self.subject)
+        if not self.account or not self.subject:
+            raise OptionsError("Expect an account name and a subject")
+        _check_subject(self.subject)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamImport(ImportedSubject):
+    """Subjects of another account that this account may subscribe to."""
+
+    prefix: str = text("", "what precedes the subjects in this account")
+    to: str = text("", "subjects in this account; in place of a prefix")
+    allow_trace: bool = flag(False, "traces of messages continue in this account")
+
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises OptionsError."""
+        ImportedSubject.check(self)
         if self.prefix and self.to:
             raise OptionsError(
                 "Stream import can not have a 'prefix' and a 'to' property", setting="to"
@@ -183,29 +195,16 @@ class StreamImport(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceImport(Settings):
+class ServiceImport(ImportedSubject):
     """A service of another account that this account may send requests to."""
 
-    account: str = text("", "account that exports the service")
-    subject: str = text("", "exported subject, or a part of it")
     to: str = text("", "subject in this account; empty: the exported one")
     share: bool = flag(False, "tell the service about the client that sends the request")
-    token: str = text("", "activation token (JWT); empty: none")
-
-    def check(self) -> None:
-        """Check settings that depend on each other. Raises OptionsError."""
-        _check_source(self.account, self.subject)
 
 
 def _check_subject(subject: str) -> None:
     if not is_valid(subject):
         raise OptionsError(f'invalid subject "{subject}"')
-
-
-def _check_source(account: str, subject: str) -> None:
-    if not account or not subject:
-        raise OptionsError("Expect an account name and a subject")
-    _check_subject(subject)
 
 
 def _kind_of(given: Mapping[Any, Any], what: str) -> tuple[str, Any, dict[Any, Any]]:
