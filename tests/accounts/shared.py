@@ -116,15 +116,13 @@ class Place:
 
 @contextmanager
 def serving(**settings: Any) -> Iterator[Place]:
-    """Start a server with these accounts (names in capitals) and settings, on its own thread."""
+    """Start a server with these accounts (names in capitals) and settings, on its own thread.
+
+    Clients give the name of their account as user, unless `authenticator` is None: then the users
+    are those of the accounts.
+    """
     accounts = {name: settings.pop(name) for name in list(settings) if name[0].isupper()}
-    server = Server(
-        host="127.0.0.1",
-        port=-1,
-        thread=True,
-        authenticator=ByUserName(),
-        accounts=accounts,
-        **settings,
-    )
+    settings = {"authenticator": ByUserName(), **settings}
+    server = Server(host="127.0.0.1", port=-1, thread=True, accounts=accounts, **settings)
     with server, ExitStack() as clients:
         yield Place(server, clients)
