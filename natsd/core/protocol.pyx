@@ -132,7 +132,8 @@ cdef class Preface(Protocol):
     cdef Py_ssize_t take(self, const char* buffer, Py_ssize_t size) except -1:
         cdef Py_ssize_t used
         cdef Endpoint endpoint = self.endpoint
-        if self.suspended:
+        cdef Preface kept = self    # `end` may drop the last reference that others hold
+        if kept.suspended:
             return 0
         decision = self.decide(buffer[:size])
         if decision is None or endpoint.reason is not None:
@@ -140,7 +141,7 @@ cdef class Preface(Protocol):
         used, framing = decision
         assert 0 <= used <= size
         self.end(framing)
-        if used == size or self.suspended:
+        if used == size or kept.suspended:
             return used
         return used + endpoint.protocol.take(buffer + used, size - used)
 
