@@ -35,6 +35,8 @@ _SALT_AND_HASH: Final = "." * 52 + "O"
 
 def bcrypt_cost(stored: str) -> int:
     """Return the cost of a bcrypt hash; 0: the text is a plain password."""
+    if not stored.startswith("$2"):
+        return 0
     found = _BCRYPT.match(stored)
     return 0 if found is None else int(found[1])
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
@@ -21,7 +22,6 @@ from natsd.config.settings import (
     flag,
     in_words,
     section,
-    section_of,
     size,
     whole,
     word,

@@ -23,6 +23,7 @@ from natsd.config.auth_options import (
 )
 from natsd.config.mapping_options import MappingDestination, read_mappings
 from natsd.config.public_keys import Kind, is_public
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
@@ -31,7 +32,6 @@ from natsd.config.settings import (
     read_items,
     read_named,
     section_field,
-    section_of,
     text,
     whole,
 )

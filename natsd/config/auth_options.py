@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from natsd.config.account_names import GLOBAL
 from natsd.config.public_keys import Kind, is_public
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     OptionsError,
     Settings,
@@ -27,7 +28,6 @@ from natsd.config.settings import (
     read_texts,
     secret,
     section_field,
-    section_of,
     text,
     texts,
 )
@@ -104,11 +104,13 @@ class SubjectRules(Settings):
 
 
 def _read_subject_rules(given: object, check: Callable[[str], None]) -> SubjectRules:
-    if not isinstance(given, Mapping | SubjectRules):
+    if isinstance(given, str | list) or not isinstance(given, Mapping | SubjectRules):
         given = {"allow": given}
     rules = section_of(SubjectRules, given)
-    for rule in (*(rules.allow or ()), *rules.deny):
-        check(rule)
+    for allowed in rules.allow or ():
+        check(allowed)
+    for denied in rules.deny:
+        check(denied)
     return rules
 
 

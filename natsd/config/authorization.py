@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     OptionsError,
     Settings,
@@ -21,7 +22,6 @@ from natsd.config.settings import (
     optional,
     secret,
     section_field,
-    section_of,
     text,
 )
 

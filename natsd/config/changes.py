@@ -305,8 +305,10 @@ def _diff(old: Any, new: object, prefix: str) -> Iterator[OptionChange]:
     """Yield the changes among the settings of one class, but not of a section within it."""
     for setting in fields(old):
         name = prefix + setting.name
+        if name in SECTIONS:
+            continue
         before, after = getattr(old, setting.name), getattr(new, setting.name)
-        if before != after and name not in SECTIONS:
+        if before != after:
             row = APPLIED_BY[name]
             components = row.components if row.can_apply(before, after) else ()
             kind = setting.metadata["kind"]

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from natsd.config.digest import digest
-from natsd.config.language import Parser
+from natsd.config.language import Parser, digest
 from natsd.config.settings import NOWHERE, OptionsError, Position
 from natsd.config.tree import ConfigMap
 
@@ -50,7 +49,7 @@ def parse_file(path: Path | str, environment: Mapping[str, str] = os.environ) ->
         raise _nowhere(str(error)) from None
     with nothing_collected():
         tree = reading.parse(text, path, (), name)
-        value = digest(tree, has_floats=reading.has_floats)
+        value = digest(tree)
     return ParsedFile(tree, value, tuple(reading.files), reading.warnings)
 
 
@@ -73,7 +72,6 @@ class _Reading:
         self._environment = environment
         self.files: list[Path] = []
         self.warnings: list[tuple[Position, str]] = []
-        self.has_floats = False
 
     def parse(
         self, text: str, path: Path, open_files: tuple[Path, ...], name: str = ""
@@ -85,7 +83,6 @@ class _Reading:
         parser = Parser(text, name or str(path), include, self._environment)
         tree = parser.parse()
         self.warnings.extend(parser.warnings)
-        self.has_floats |= parser.has_floats
         return tree
 
     def _include(self, directory: Path, open_files: tuple[Path, ...], name: str) -> ConfigMap:

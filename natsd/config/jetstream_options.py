@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     OptionsError,
     Settings,
@@ -26,7 +27,6 @@ from natsd.config.settings import (
     secret,
     section,
     section_field,
-    section_of,
     size,
     text,
     whole,

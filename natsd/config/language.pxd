@@ -1,5 +1,11 @@
+cimport cython
+
+
+@cython.final
 cdef class Parser:
     cdef str text
+    cdef int kind                  # bytes of a character of the text
+    cdef void* characters          # of the text
     cdef Py_ssize_t length, at
     cdef int depth                 # maps and lists around the place
     cdef object source             # of the text, for positions
@@ -8,8 +14,7 @@ cdef class Parser:
     cdef object references         # variables of the environment that are being parsed
     cdef list scopes               # maps around the place, the innermost last
     cdef readonly list warnings    # positions and texts
-    cdef readonly bint has_floats
-    cdef bint is_secret            # the value that is being parsed is not to be shown
+    cdef list keys                 # of the values around the place, the innermost last
 
     cdef Py_UCS4 peek(self) noexcept
     cdef Py_UCS4 peek_next(self) noexcept

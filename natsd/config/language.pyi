@@ -3,9 +3,10 @@ from collections.abc import Callable, Mapping
 from natsd.config.settings import Position
 from natsd.config.tree import ConfigMap
 
+def digest(tree: ConfigMap) -> str: ...
+
 class Parser:
     warnings: list[tuple[Position, str]]
-    has_floats: bool
     def __init__(
         self,
         text: str,

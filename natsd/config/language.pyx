@@ -29,10 +29,14 @@ It is compiled because a file may hold ten thousand users, and a reload reads it
 Source: nats-server's conf/lex.go and conf/parse.go.
 """
 
+from cpython.unicode cimport PyUnicode_DATA, PyUnicode_KIND, PyUnicode_READ
+
 import re
 from datetime import datetime, timezone
 
 from natsd.config.tree import ConfigList, ConfigMap, ConfigSyntaxError, Key, Source
+
+include "digest.pyx"
 
 cdef enum:
     DEPTH_MAX = 200
@@ -89,6 +93,8 @@ cdef class Parser:
         environment that are being parsed.
         """
         self.text = text.replace("\0", "\ufffd")
+        self.kind = PyUnicode_KIND(self.text)
+        self.characters = PyUnicode_DATA(self.text)
         self.length = len(text)
         self.at = 0
         self.depth = 0
@@ -98,8 +104,7 @@ cdef class Parser:
         self.references = references
         self.scopes = []
         self.warnings = []
-        self.has_floats = False
-        self.is_secret = False
+        self.keys = []
 
     def parse(self):
         """Return the map of the whole text. Raises ConfigSyntaxError."""
@@ -121,10 +126,14 @@ cdef class Parser:
                 self.entry(tree, EOF)
 
     cdef Py_UCS4 peek(self) noexcept:
-        return self.text[self.at] if self.at < self.length else EOF
+        if self.at < self.length:
+            return PyUnicode_READ(self.kind, self.characters, self.at)
+        return EOF
 
     cdef Py_UCS4 peek_next(self) noexcept:
-        return self.text[self.at + 1] if self.at + 1 < self.length else EOF
+        if self.at + 1 < self.length:
+            return PyUnicode_READ(self.kind, self.characters, self.at + 1)
+        return EOF
 
     cdef object error(self, Py_ssize_t offset, str what):
         return ConfigSyntaxError(what, self.source.position(offset))
@@ -189,10 +198,9 @@ cdef class Parser:
         if key is None:
             self.merge(tree)
         else:
-            was_secret = self.is_secret
-            self.is_secret = was_secret or key.lower() in SECRETS
+            self.keys.append(key)
             value = self.value(is_in_list=False)
-            self.is_secret = was_secret
+            self.keys.pop()
             if key in tree:
                 self.warn(key.offset, f"{str(key)!r} is given before; only this value counts")
                 del tree[key]
@@ -515,7 +523,6 @@ cdef class Parser:
                 self.at += 1
             return self.text[began:self.at]
         number = float(self.text[began:self.at])
-        self.has_floats = True
         if number in (float("inf"), float("-inf")):
             raise self.error(began, "this float is out of the range")
         return number
@@ -573,7 +580,8 @@ cdef class Parser:
         if name in self.references:
             raise self.error(began, f"variable reference cycle for {name!r}")
         text = self.environment.get(name)
-        if text is None and self.is_secret:
+        is_secret = any(key.lower() in SECRETS for key in self.keys)
+        if text is None and is_secret:
             raise self.error(
                 began, "variable reference can not be found (quote a text that begins with $)"
             )
@@ -588,11 +596,10 @@ cdef class Parser:
         try:
             found = parser.parse()
         except ConfigSyntaxError as error:
-            reason = "its text is not a value" if self.is_secret else error
+            reason = "its text is not a value" if is_secret else error
             raise self.error(
                 began, f"variable reference for {name!r} could not be parsed: {reason}"
             ) from None
-        self.has_floats |= parser.has_floats
         if "pk" not in found:
             raise self.error(began, f"variable reference for {name!r} can not be found")
         return found["pk"]

@@ -28,6 +28,7 @@ from natsd.config.listener_options import (
     read_listener,
     urls,
 )
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
@@ -41,7 +42,6 @@ from natsd.config.settings import (
     read_named_texts,
     secret,
     section_field,
-    section_of,
     text,
     texts,
     whole,

@@ -23,6 +23,7 @@ from natsd.config.listener_options import (
     urls,
 )
 from natsd.config.public_keys import Kind, is_public, is_user_seed
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     OptionsError,
     Settings,
@@ -34,7 +35,6 @@ from natsd.config.settings import (
     read_texts,
     secret,
     section_field,
-    section_of,
     text,
 )
 from natsd.config.tls_options import TlsOptions, read_tls

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from natsd.config.listen import with_listen
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     OptionsError,
     Section,
@@ -20,7 +21,6 @@ from natsd.config.settings import (
     optional,
     read_items,
     section_field,
-    section_of,
     text,
     whole,
     word,

@@ -26,6 +26,7 @@ from natsd.config.listen import with_listen
 from natsd.config.loaded import LoadedConfig
 from natsd.config.options import Options
 from natsd.config.overrides import with_flags
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     NOWHERE,
     OptionsError,
@@ -33,7 +34,6 @@ from natsd.config.settings import (
     SettingPath,
     locate,
     raise_together,
-    section_of,
 )
 from natsd.config.tree import ConfigMap, Key
 from natsd.core.durations import format_duration
@@ -99,7 +99,7 @@ def load_options(
     """
     if path is None:
         return LoadedConfig(with_flags(None, flags or {}))
-    with nothing_collected():
+    with nothing_collected():  # until the tree is gone too
         return _loaded(path, flags or {}, environment, further_check)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
@@ -19,7 +20,6 @@ from natsd.config.settings import (
     in_words,
     read_items,
     section_field,
-    section_of,
     text,
 )
 from natsd.core.routing import is_valid

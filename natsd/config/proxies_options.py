@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from natsd.config.public_keys import is_public
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     OptionsError,
     Settings,
     in_words,
     read_items,
     section_field,
-    section_of,
     unknown_field,
 )
 

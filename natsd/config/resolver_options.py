@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     OptionsError,
     Settings,
     duration,
     file,
     flag,
-    section_of,
     text,
     whole,
     word,

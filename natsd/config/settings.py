@@ -5,7 +5,7 @@
 - `read(field, value)` returns the value in its type, or raises `OptionsError`: one line with the
   name of the setting, the error, and the meaning of the setting. A secret's value is never shown.
 - If 0 would make no sense, it stands for the default, as in nats-server (`zero_is_default`).
-- A section is a dataclass of settings within another; `section_of` reads one from a mapping.
+- A section is a dataclass of settings within another; sections.pyx reads one from a mapping.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -214,7 +214,7 @@ def flag(default: bool, description: str) -> Any:
 
 def text(default: str, description: str) -> Any:
     """Declare a setting that is any text."""
-    return _setting(default, Kind(_read_text, description))
+    return _setting(default, Kind(read_text, description))
 
 
 def word(default: str, words: Mapping[str, str], description: str) -> Any:
@@ -225,7 +225,7 @@ def word(default: str, words: Mapping[str, str], description: str) -> Any:
 
     def read(value: object) -> str:
         try:
-            return words[_read_text(value).lower()]
+            return words[read_text(value).lower()]
         except KeyError:
             raise OptionsError(f"must be one of {', '.join(words)}") from None
 
@@ -234,7 +234,7 @@ def word(default: str, words: Mapping[str, str], description: str) -> Any:
 
 def secret(description: str) -> Any:
     """Declare a setting whose text is not shown in messages; the default is empty."""
-    kind = Kind(_read_text, description, is_secret=True)
+    kind = Kind(read_text, description, is_secret=True)
     return field(default="", repr=False, metadata={"kind": kind})
 
 
@@ -300,7 +300,9 @@ def texts(description: str, *, is_secret: bool = False) -> Any:
 
 def read_texts(given: object) -> tuple[str, ...]:
     """Return texts from one text or a sequence of texts. Raises OptionsError."""
-    return read_items([given] if isinstance(given, str) else given, _read_text, "texts")
+    if isinstance(given, list) and {str}.issuperset(map(type, given)):
+        return tuple(given)  # as a file has them; the rest is slower
+    return read_items([given] if isinstance(given, str) else given, read_text, "texts")
 
 
 def read_items(
@@ -343,7 +345,7 @@ def read_named(
 
 def read_named_texts(given: object) -> NamedSections[str]:
     """Return texts by name. Raises OptionsError."""
-    return read_named(given, _read_text, "texts")
+    return read_named(given, read_text, "texts")
 
 
 class Settings:
@@ -369,58 +371,6 @@ def settings_of(kind: type) -> "dict[str, Field[Any]]":
 
 
 _settings: "dict[type, dict[str, Field[Any]]]" = {}
-
-
-def section_of(
-    kind: type[Section],
-    given: object,
-    *,
-    aliases: Mapping[str, str] = MappingProxyType({}),
-    defaults: Mapping[str, object] = MappingProxyType({}),
-) -> Section:
-    """Return a section of the class `kind`, made from a mapping with names in any case.
-
-    `aliases` maps other names to settings; `defaults` are values for missing settings. Raises
-    OptionsError.
-    """
-    if isinstance(given, kind):
-        return given
-    if not isinstance(given, dict | Mapping):
-        raise OptionsError("must be a mapping of settings")
-    known = settings_of(kind)
-    settings: dict[str, object] = {}
-    errors: list[OptionsError] = []
-    for spelling, value in given.items():
-        name = spelling.lower() if isinstance(spelling, str) else str(spelling)
-        if name in aliases:
-            name = aliases[name]
-        try:
-            if name not in known:
-                if getattr(spelling, "is_variable", False):
-                    continue
-                raise unknown_field(str(spelling), known, aliases)
-            if name in settings:
-                raise OptionsError(f"{name} is given twice", setting=name)
-            settings[name] = read(known[name], value)
-        except OptionsError as error:
-            errors.append(error.at(spelling))
-    raise_together(errors)
-    try:
-        return _made(kind, {**defaults, **settings} if defaults else settings)
-    except OptionsError as error:
-        locate(error, given, aliases)
-        raise
-
-
-def _made(kind: type[Section], settings: Mapping[str, object]) -> Section:
-    """Return a section of settings that have been read already."""
-    made = object.__new__(kind)
-    put = object.__setattr__
-    for name, setting in settings_of(kind).items():
-        put(made, name, settings.get(name, setting.default))
-    assert isinstance(made, Settings)
-    made.check()
-    return made
 
 
 def unknown_field(name: str, known: Iterable[str], aliases: Iterable[str] = ()) -> OptionsError:
@@ -463,7 +413,8 @@ def _setting(default: Any, kind: Kind) -> Any:
     return field(default=default, metadata={"kind": kind})
 
 
-def _read_text(value: object) -> str:
+def read_text(value: object) -> str:
+    """Return a text. Raises OptionsError."""
     if not isinstance(value, str):
         raise OptionsError("must be a text")
     return value

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     NamedSections,
     OptionsError,
@@ -24,7 +25,6 @@ from natsd.config.settings import (
     read_items,
     read_texts,
     section_field,
-    section_of,
     text,
     unknown_field,
     whole,

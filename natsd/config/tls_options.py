@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from natsd.config.sections import section_of
 from natsd.config.settings import (
     OptionsError,
     Settings,
@@ -27,7 +28,6 @@ from natsd.config.settings import (
     read_items,
     read_texts,
     section_field,
-    section_of,
     text,
     texts,
     whole,

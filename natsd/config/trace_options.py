@@ -9,7 +9,8 @@ Source: nats-server's `parseAccountMsgTrace` (server/opts.go); ADR-41.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from natsd.config.settings import OptionsError, Settings, section_of, text, whole
+from natsd.config.sections import section_of
+from natsd.config.settings import OptionsError, Settings, text, whole
 from natsd.core.routing import is_valid_publish
 
 

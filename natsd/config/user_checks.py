@@ -82,10 +82,11 @@ def _duplicates(
 ) -> Iterator[tuple[SettingPath, str]]:
     """Yield users of a section that were seen before, and note all of them as seen."""
     for index, user in enumerate(users):
-        if user.login in seen:
+        name = user.login
+        if name in seen:
             kind = "nkey" if user.nkey else "user"
-            yield (*section, "users", index), f'Duplicate {kind} "{user.login}" detected'
-        seen.add(user.login)
+            yield (*section, "users", index), f'Duplicate {kind} "{name}" detected'
+        seen.add(name)
 
 
 def _mistakes_of_no_auth_user(name: str, logins: set[str]) -> Iterator[tuple[SettingPath, str]]:

@@ -311,6 +311,7 @@ DIGESTS = {
     ),
     "a: 1k\nA: 2\nb: $a": "90c62c64b36f6d72",
     'a: "\u2028\\t\\x07"': "011a271f928c14a9",
+    'server_tags: ["\u2029\u2030\\x08\\x0c\\x7f\\"\\\\"]\nauthorization: {}': "8953b25040bb62c4",
 }
 """Beginnings of the digests that nats-server 2.14.5 makes of these files."""
 

@@ -8,8 +8,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from natsd.config.digest import digest
-from natsd.config.language import Parser
+from natsd.config.language import Parser, digest
 from natsd.config.load import options_of
 from natsd.config.settings import OptionsError
 from natsd.config.tree import ConfigMap
@@ -39,7 +38,7 @@ def check(data: bytes) -> None:
     except OptionsError as error:
         check_error(error, text)
         return
-    assert digest(tree, has_floats=True).startswith("sha256:")
+    assert digest(tree).startswith("sha256:")
     if is_json(tree):
         assert parse(json.dumps(tree, ensure_ascii=False)) == tree
     try:
