@@ -391,9 +391,9 @@ cdef class ClientSession(OpHandler):
         result = self.sublist.lookup(message.subject, message.subject_len)
         self.memo = result if result.live else None
         if (
-            self.permissions is not None and message.subject_len
-            and not holds(self.permissions.published, result)
-            and not may_publish(self, message, result)
+            self.permissions is not None
+            and not holds(<PyObject*> self.permissions.published, <PyObject*> result)
+            and message.subject_len and not may_publish(self, message, result)
         ):
             return None
         return result

@@ -3,8 +3,9 @@
     slots   │ · │ r │ r │ · │ · │ r │ · │ … │     a result is at its slot, or behind results that
               0   1   2   3   4   5   6           were there before
 
-- At most half of the slots are used. A set that is full takes twice the slots, without the results
-  that are not live any more; at RESULTS_MAX it begins again, empty.
+- At most a quarter of the slots are used, so that most results are at their slot. A set that is
+  full takes twice the slots, without the results that are not live any more; at RESULTS_MAX it
+  begins again, empty.
 """
 
 cimport cython
@@ -28,7 +29,7 @@ cdef class ResultSet:
     cdef bint add(self, MatchResult result) except -1:
         """Add a result that is not in the set."""
         cdef uint64_t slot
-        if self.count * 2 >= self.capacity:
+        if self.count * 4 >= self.capacity:
             self._grow()
         slot = slot_of(<PyObject*> result, self.capacity)
         while self.slots[slot] != NULL:
