@@ -52,7 +52,9 @@ class ConfiguredLogins:
         self._no_auth_user = options.no_auth_user
         self._proxies = Proxies(options.proxies.trusted if options.proxies else ())
         self._maps_certificates = options.tls is not None and options.tls.verify_and_map
-        self._default_account = default_account
+        self._anonymous_accepted = Verdict(default_account)
+        self._token_accepted = Verdict(default_account, user=REDACTED, label="token")
+        self._user_accepted = Verdict(default_account, user=login.user, label=f"user:{login.user}")
         self._accepts_anonymous = (
             not login.is_required
             and not options.no_auth_user
@@ -117,7 +119,7 @@ class ConfiguredLogins:
             if connect.user:
                 return self._by_name(users.by_name.get(connect.user), client, connect, proxy)
             if self._accepts_anonymous and is_anonymous:
-                return Verdict(self._default_account)
+                return self._anonymous_accepted
         return self._by_single_login(client, connect, proxy)
 
     def _refusal(self, user: User, client: ConnectingClient, proxy: str) -> Verdict | None:
@@ -193,15 +195,12 @@ class ConfiguredLogins:
         login = self._login
         if login.proxy_required and not proxy:
             return refused("proxy connection required", ClosedReason.PROXY_REQUIRED)
-        account = self._default_account
         if login.token:
             is_right = self.passwords.check(login.token, connect.auth_token, client.ip)
-            return _if_right(is_right, Verdict(account, user=REDACTED, label="token"))
-        accepted = Verdict(account, user=login.user, label=f"user:{login.user}")
+            return _if_right(is_right, self._token_accepted)
         if (login.user or login.password) and self.passwords.same(connect.user, login.user):
-            return _if_right(
-                self.passwords.check(login.password, connect.password, client.ip), accepted
-            )
+            is_right = self.passwords.check(login.password, connect.password, client.ip)
+            return _if_right(is_right, self._user_accepted)
         return _if_right(self.passwords.refuse(connect.password, client.ip), REFUSED)
 
 

@@ -124,11 +124,11 @@ class Passwords:
         return await answer
 
     def _digest(self, *texts: str) -> bytes:
-        digest = blake2b(key=self._key, digest_size=_DIGEST_BYTES)
+        data = b""
         for text in texts:
-            data = text.encode("utf-8", "surrogatepass")
-            digest.update(len(data).to_bytes(8, "little") + data)
-        return digest.digest()
+            encoded = text.encode("utf-8", "surrogatepass")
+            data += len(encoded).to_bytes(8, "little") + encoded
+        return blake2b(data, key=self._key, digest_size=_DIGEST_BYTES).digest()
 
 
 def _decoy(cost: int) -> str:
