@@ -62,7 +62,7 @@ class RowResult:
 
     @property
     def goal(self) -> float | None:
-        """The bound that the row sets on the ratio; None: the row has no goal."""
+        """The bound that the row sets on the ratio or share; None: the row has no goal."""
         return self.row.goal
 
     @property
@@ -86,11 +86,18 @@ class RowResult:
         return ours / best if ours is not None and best else None
 
     @property
+    def is_judged(self) -> bool:
+        """Whether the row has a goal, and another server was measured, if the goal needs one."""
+        has_measure = self.row.metric.is_share or self.best_other is not None
+        return self.row.goal is not None and has_measure
+
+    @property
     def misses_goal(self) -> bool:
-        """Whether the row has a goal, another server was measured, and the goal is not met."""
-        if self.row.goal is None or self.best_other is None:
+        """Whether the row is judged, and its goal is not met."""
+        if not self.is_judged:
             return False
-        return self.ratio is None or not self.row.meets_goal(self.ratio)
+        number = self.cells[0].median if self.row.metric.is_share else self.ratio
+        return number is None or not self.row.meets_goal(number)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def ratio_text(result: RowResult) -> str:
 def goal_mark(result: RowResult) -> str:
     """Return the text of the goal column: the goal, and whether it was met."""
     goal = result.row.goal_text
-    if not goal or result.best_other is None:
+    if not result.is_judged:
         return goal
     return f"{goal}  MISSED" if result.misses_goal else f"{goal}  met"
 

@@ -63,3 +63,10 @@ def test_a_goal_is_missed_by_a_small_ratio_or_by_losing_messages() -> None:
     assert result(6.0, 2.0, goal=2.8, missing=1).misses_goal
     assert not result(5.0, goal=2.8).misses_goal
     assert not result(1.0, 2.0).misses_goal
+
+
+def test_a_share_misses_its_goal_by_itself_whatever_other_servers_reach() -> None:
+    assert not result(95.1, goal=95.0, metric="share").misses_goal
+    assert result(94.9, goal=95.0, metric="share").misses_goal
+    assert result(94.9, 30.0, goal=95.0, metric="share").misses_goal
+    assert result(99.0, goal=95.0, metric="share", missing=1).misses_goal

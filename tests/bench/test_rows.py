@@ -25,7 +25,7 @@ start to first connection
 1 → 1, 128 B, TLS                                       ≥ 2.0
 connect with user and password                          ≥ 2.0
 connect with JWT and nkey                               ≥ 1.0
-publish with 50 allow and 50 deny rules, of without
+rate with 50 allow and 50 deny rules, of that without   ≥ 95.0 %
 1 → 1, 128 B, into another account                      ≥ 3.0
 1 → 1, 128 B, mapped subject                            ≥ 3.0
 reload of 10,000 users                                  ≤ 1.0
@@ -57,6 +57,10 @@ def test_more_messages_are_better(ratio: float, met: bool) -> None:
 @pytest.mark.parametrize(("ratio", "met"), [(0.81, False), (0.8, True), (0.1, True)])
 def test_less_latency_is_better(ratio: float, met: bool) -> None:
     assert row(goal=0.8, metric="latency").meets_goal(ratio) is met
+
+
+def test_the_goal_of_a_share_is_in_percent() -> None:
+    assert row(goal=95.0, metric="share").goal_text == "≥ 95.0 %"
 
 
 @pytest.mark.parametrize("scale", [Scale(), QUICK])
