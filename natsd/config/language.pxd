@@ -2,6 +2,14 @@ cimport cython
 
 
 @cython.final
+@cython.no_gc  # as cheap as can be: a file may have a hundred thousand
+cdef class Key(str):
+    cdef public object source      # Source of the text in which the key stands
+    cdef public Py_ssize_t offset  # in that text
+    cdef public bint is_variable   # a value refers to it, so it need not be the name of an option
+
+
+@cython.final
 cdef class Parser:
     cdef str text
     cdef int kind                  # bytes of a character of the text

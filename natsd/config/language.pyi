@@ -1,7 +1,14 @@
 from collections.abc import Callable, Mapping
 
 from natsd.config.settings import Position
-from natsd.config.tree import ConfigMap
+from natsd.config.tree import ConfigMap, Source
+
+class Key(str):
+    source: Source
+    offset: int
+    is_variable: bool
+    @property
+    def position(self) -> Position: ...
 
 def digest(tree: ConfigMap) -> str: ...
 

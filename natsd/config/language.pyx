@@ -34,7 +34,7 @@ from cpython.unicode cimport PyUnicode_DATA, PyUnicode_KIND, PyUnicode_READ
 import re
 from datetime import datetime, timezone
 
-from natsd.config.tree import ConfigList, ConfigMap, ConfigSyntaxError, Key, Source
+from natsd.config.tree import ConfigList, ConfigMap, ConfigSyntaxError, Source
 
 include "digest.pyx"
 
@@ -81,6 +81,15 @@ cdef inline bint ends_number(Py_UCS4 c) noexcept:
 
 cdef inline bint ends_bare(Py_UCS4 c) noexcept:
     return is_newline(c) or is_blank(c) or c == EOF or c in u";,]}"
+
+
+cdef class Key(str):
+    """The key of a map, which knows where it stands."""
+
+    @property
+    def position(self):
+        """The place of the key, for errors."""
+        return self.source.position(self.offset)
 
 
 cdef class Parser:
@@ -269,10 +278,9 @@ cdef class Parser:
         return began
 
     cdef object made_key(self, Py_ssize_t began):
-        key = Key(self.text[began:self.at])
+        cdef Key key = Key.__new__(Key, self.text[began:self.at])
         key.source = self.source
         key.offset = began
-        key.is_variable = False
         return key
 
     cdef object merge(self, object tree):

@@ -53,7 +53,7 @@ def with_listen(
 
 def _placed(name: str, spelling: str) -> str:
     """Return the name as a key that stands where another one stands."""
-    from natsd.config.tree import Key
+    from natsd.config.language import Key
 
     if not isinstance(spelling, Key):
         return name

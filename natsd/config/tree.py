@@ -23,24 +23,8 @@ class Source:
         return Position(self.name, line, offset - self.text.rfind("\n", 0, offset))
 
 
-class Key(str):
-    """The key of a map."""
-
-    __slots__ = ("is_variable", "offset", "source")
-
-    source: Source
-    offset: int
-    is_variable: bool
-    """Whether some value refers to this key: such a key need not be the name of an option."""
-
-    @property
-    def position(self) -> Position:
-        """Where the key stands."""
-        return self.source.position(self.offset)
-
-
 class ConfigMap(dict[str, object]):
-    """A map of a configuration file; its keys are of the class `Key`."""
+    """A map of a configuration file; its keys are of the class `Key` (language.pyx)."""
 
     __slots__ = ()
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsd.config.files import parse_file
-from natsd.config.language import Parser
+from natsd.config.language import Key, Parser
 from natsd.config.settings import OptionsError
-from natsd.config.tree import ConfigMap, Key
+from natsd.config.tree import ConfigMap
 
 NO_ENVIRONMENT: dict[str, str] = {}
 
