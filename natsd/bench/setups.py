@@ -19,6 +19,8 @@ SUBJECT: Final = "bench.data"
 MAPPED: Final = "bench.mapped"
 RULES: Final = 50
 MANY_USERS: Final = 10_000
+LOGIN_TIMEOUT: Final = 20
+"""Seconds: also a busy machine opens its connections in that time."""
 USER: Final = Access("bench", "secret")
 RULED: Final = Access("ruled", "secret")
 SECURE: Final = Access(tls=True)
@@ -83,7 +85,7 @@ def tls(directory: Path) -> Settings:
 
 def users(_: Path) -> Settings:
     """Return a server with one user."""
-    return {"authorization": _login(USER)}
+    return {"authorization": {**_login(USER), "timeout": LOGIN_TIMEOUT}}
 
 
 def permissions(_: Path) -> Settings:
@@ -126,7 +128,7 @@ def jwt(_: Path) -> Settings:
     """Return a server in operator mode, whose users log in with JWTs; see `credentials`."""
     from natsd.bench.credentials import operator_settings
 
-    return operator_settings()
+    return {**operator_settings(), "authorization": {"timeout": LOGIN_TIMEOUT}}
 
 
 SETUPS: Final[Mapping[str, Callable[[Path], Settings]]] = {
