@@ -35,7 +35,7 @@ from natsd.config.settings import (
     locate,
     raise_together,
 )
-from natsd.config.tree import ConfigMap, Key
+from natsd.config.tree import ConfigMap
 from natsd.core.durations import format_duration
 
 if TYPE_CHECKING:
@@ -206,7 +206,8 @@ def _with_keys(options: Options, environment: Mapping[str, str]) -> Options:
 
 
 def _place(key: str) -> Position:
-    return key.position if isinstance(key, Key) else NOWHERE
+    position: Position = getattr(key, "position", NOWHERE)
+    return position
 
 
 def _check_file_only(parsed: ParsedFile, options: Options) -> None:

@@ -13,7 +13,7 @@ from natsd.config import Options, OptionsError
 from natsd.config.account_names import GLOBAL, SYSTEM
 from natsd.config.load import load_options
 from natsd.config.loaded import LoadedConfig
-from natsd.config.settings import SettingPath, raise_together, shown
+from natsd.config.settings import SettingPath, in_words, raise_together
 from natsd.core.quoting import quoted
 
 _ADVERTISE: Final = re.compile(r"([^:]*|\[.*\])(:[+-]?\d+)?")
@@ -55,7 +55,7 @@ def _check_addresses(options: Options) -> None:
     advertise = options.client_advertise
     if advertise and _ADVERTISE.fullmatch(advertise) is None:
         raise OptionsError(
-            f"client_advertise must be host or host:port, not {shown(advertise)}",
+            f"client_advertise must be host or host:port, not {in_words(advertise)}",
             setting="client_advertise",
         )
 

@@ -2,7 +2,7 @@
 
 from natsd.config.public_keys import KEY_BYTES, Kind, encode_public
 
-LETTERS = {"A": Kind.ACCOUNT, "N": Kind.SERVER, "O": Kind.OPERATOR}
+LETTERS = {"A": Kind.ACCOUNT, "N": Kind.SERVER, "O": Kind.OPERATOR, "U": Kind.USER}
 
 
 def public_key(letter: str) -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from natsd.config.account_options import AccountOptions
 from natsd.config.load import load_options
@@ -24,12 +25,17 @@ def test_what_there_is() -> None:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory in which `./certs` has what conf/tls.conf names."""
     directory = tmp_path_factory.mktemp("tls")
-    certs = directory / "certs"
-    certs.mkdir()
-    pair = Authority(certs, "ca").sign("server")
-    pair.cert_file.rename(certs / "server-cert.pem")
-    pair.key_file.rename(certs / "server-key.pem")
+    write_certificates(directory / "certs")
     return directory
+
+
+def write_certificates(directory: Path) -> None:
+    """Write what conf/tls.conf names, valid for a week."""
+    directory.mkdir()
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    pair = Authority(directory, "ca").sign("localhost", subject=subject, days=7)
+    pair.cert_file.rename(directory / "server-cert.pem")
+    pair.key_file.rename(directory / "server-key.pem")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -123,7 +123,7 @@ MISTAKES = {
         "text, not true ("
     ],
     "max_payload: [1, on, {a: 'b'}]": [
-        "x.conf:1:1: max_payload must be a whole number, not [1, true, {a: 'b'}] ("
+        "x.conf:1:1: max_payload must be a whole number, not a list ("
     ],
     "storedir: a\njetstream { store_dir: b }": ["x.conf:1:1: store_dir is given twice"],
     "default_js_domain {\n A: hub }": ["x.conf:2:2: in non operator mode, `default_js_domain`"],
