@@ -13,8 +13,8 @@ from collections import deque
 from ipaddress import IPv6Address
 from typing import Final
 
-WAITING_OF_ADDRESS_MAX: Final = 256
-WAITING_MAX: Final = 4096
+WAITING_OF_ADDRESS_MAX: Final = 4096
+WAITING_MAX: Final = 16_384
 _NETWORK_BITS: Final = 64
 
 
