@@ -26,7 +26,7 @@ from natsd.accounts.import_rules import (
 )
 from natsd.accounts.mappings import make_mappings
 from natsd.config.account_options import AccountOptions
-from natsd.config.shared_subjects import ServiceExport, ServiceImport, StreamImport
+from natsd.config.sharing_options import ServiceExport, ServiceImport, StreamImport
 from natsd.core.quoting import quoted
 from natsd.core.subject_mapping import InvalidMapping
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from natsd.accounts.account import Account
-    from natsd.accounts.account_shares import AccountShares
+    from natsd.accounts.account_sharing import AccountSharing
     from natsd.accounts.directory import AccountDirectory
     from natsd.accounts.service_latency import Describe
     from natsd.core.network import Reactor
@@ -72,7 +72,7 @@ class AccountLinks:
         self._cluster = cluster
         self._changed = changed
         self._rules = ImportRules(check_activation)
-        self._shares: dict[str, AccountShares] = {}
+        self._sharing: dict[str, AccountSharing] = {}
         self._importers: dict[str, set[str]] = {}  # exporter -> accounts that name it in an import
         self._timer: asyncio.TimerHandle | None = None
         directory.on_added(self._account_added)
@@ -97,9 +97,9 @@ class AccountLinks:
         self._renew(names)
         for name in names:
             self._rules.permits.pop(name, None)
-            shares = self._shares.pop(name, None)
-            if shares is not None:
-                shares.close()
+            sharing = self._sharing.pop(name, None)
+            if sharing is not None:
+                sharing.close()
 
     def recheck(self, names: Iterable[str] | None = None) -> None:
         """Decide again over the imports of these accounts, and of all that import from them.
@@ -180,20 +180,20 @@ class AccountLinks:
         """Begin and end links of one account, so that they are those in force."""
         account = self._directory.get(name)
         permits = [each for each in self._rules.permits[name] if self._has_both(name, each)]
-        if account is None or (not permits and name not in self._shares):
+        if account is None or (not permits and name not in self._sharing):
             return
-        shares = self._shares_of(account)
+        sharing = self._sharing_of(account)
         wanted = {self._key(permit): permit for permit in permits}
-        shares.end([key for key in shares.imports() if key not in wanted])
+        sharing.end([key for key in sharing.imports() if key not in wanted])
         for key, permit in wanted.items():
             exporter = self._directory[permit.given.account]
             if isinstance(permit.given, StreamImport):
-                shares.begin_stream(key, exporter, permit)
+                sharing.begin_stream(key, exporter, permit)
             else:
                 assert isinstance(permit.given, ServiceImport)
                 assert isinstance(permit.export, ServiceExport)
-                source = self._shares_of(exporter)
-                shares.begin_service(key, source, source.export(permit.export), permit)
+                source = self._sharing_of(exporter)
+                sharing.begin_service(key, source, source.export(permit.export), permit)
 
     def _has_both(self, name: str, permit: Permit) -> bool:
         """Whether both accounts of an import exist."""
@@ -207,16 +207,16 @@ class AccountLinks:
             return (id(exporter), permit.patterns, given.allow_trace)
         return (id(exporter), permit.patterns, given.share, permit.export.subject)
 
-    def _shares_of(self, account: "Account") -> "AccountShares":
+    def _sharing_of(self, account: "Account") -> "AccountSharing":
         """Return the part of an account in links; it is made with the first one."""
-        shares = self._shares.get(account.name)
-        if shares is None:
-            from natsd.accounts.account_shares import AccountShares  # few servers have links
+        sharing = self._sharing.get(account.name)
+        if sharing is None:
+            from natsd.accounts.account_sharing import AccountSharing  # few servers have links
 
-            shares = self._shares[account.name] = AccountShares(
+            sharing = self._sharing[account.name] = AccountSharing(
                 account, self._reactor, self._describe
             )
-        return shares
+        return sharing
 
     def _set_timer(self) -> None:
         """Decide again when the next activation token expires."""

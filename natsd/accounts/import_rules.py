@@ -6,7 +6,7 @@
 - If several exports include the subject, the narrowest one decides. (nats-server takes any.)
 - Imports that could send a message in a circle are refused: each is checked against those that are
   in force already.
-- `check_shares` checks all accounts of a configuration, before anything of it is applied.
+- `sharing_errors` checks all accounts of a configuration, before anything of it is applied.
 
 Source: nats-server's `parseAccounts` (server/opts.go), `checkAuth`, `checkServiceImportsForCycles`
 and `checkStreamImportsForCycles` (server/accounts.go), error texts included.
@@ -19,7 +19,7 @@ from natsd.accounts.import_patterns import ImportPatterns
 from natsd.accounts.mappings import check_mappings
 from natsd.config.account_options import AccountOptions
 from natsd.config.settings import OptionsError
-from natsd.config.shared_subjects import ServiceExport, ServiceImport, StreamExport, StreamImport
+from natsd.config.sharing_options import ServiceExport, ServiceImport, StreamExport, StreamImport
 from natsd.core.quoting import quoted
 from natsd.core.routing import collide, is_literal, is_subset, is_valid, is_valid_publish
 from natsd.core.subject_mapping import InvalidMapping
@@ -226,7 +226,7 @@ def _same_stream(one: Import, other: Import) -> bool:
     )
 
 
-def check_shares(
+def sharing_errors(
     accounts: Mapping[str, AccountOptions],
     *,
     check_activation: CheckActivation = no_activation,

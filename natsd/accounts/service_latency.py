@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from natsd.config.shared_subjects import LatencyOptions
+from natsd.config.sharing_options import LatencyOptions
 from natsd.core.network import ClientSession, Session, trace_headers
 from natsd.core.wall_time import timestamp
 

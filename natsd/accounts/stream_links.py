@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts.import_rules import Permit
-from natsd.config.shared_subjects import StreamImport
+from natsd.config.sharing_options import StreamImport
 from natsd.core.imports import AccountEntry, ServiceImportSink, StreamImportSink
 from natsd.core.network import Reactor
 from natsd.core.routing import ImportedSubscription, SubList, Subscription

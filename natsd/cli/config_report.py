@@ -15,7 +15,7 @@ from natsd.config.auth_options import PermissionsOptions, UserOptions
 from natsd.config.loaded import LoadedConfig
 from natsd.config.secret_texts import REDACTED
 from natsd.config.settings import settings_of
-from natsd.config.shared_subjects import ServiceExport, ServiceImport, StreamExport, StreamImport
+from natsd.config.sharing_options import ServiceExport, ServiceImport, StreamExport, StreamImport
 from natsd.config.tls_options import TlsOptions
 from natsd.config.user_checks import all_users
 from natsd.core.durations import format_duration

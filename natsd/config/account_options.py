@@ -35,7 +35,7 @@ from natsd.config.settings import (
     text,
     whole,
 )
-from natsd.config.shared_subjects import (
+from natsd.config.sharing_options import (
     ServiceExport,
     ServiceImport,
     StreamExport,

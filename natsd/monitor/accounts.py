@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from natsd.accounts.account import Account, AccountDescription
 from natsd.core.wall_time import SECOND_NS
-from natsd.monitor.account_shares import revoked, service_import_row, shares
+from natsd.monitor.account_sharing import revoked, service_import_row, shares
 from natsd.monitor.clock import Clock
 from natsd.monitor.jwt_facts import claims_of, nats_claims_of
 from natsd.monitor.observed import ObservedServer

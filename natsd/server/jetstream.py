@@ -404,7 +404,7 @@ def imports_api(settings: "AccountOptions | None", domain: str = "") -> bool:
     """
     if settings is None or not settings.imports:
         return False
-    from natsd.config.shared_subjects import ServiceImport
+    from natsd.config.sharing_options import ServiceImport
 
     prefixes = [("$JS", "API"), ("$JS", domain, "API")]
     return any(

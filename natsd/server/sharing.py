@@ -14,8 +14,8 @@ from natsd.accounts.import_rules import (
     CheckActivation,
     Export,
     Import,
-    check_shares,
     no_activation,
+    sharing_errors,
 )
 from natsd.clients.requestor import Requestors
 from natsd.config import Options
@@ -23,7 +23,7 @@ from natsd.config.account_names import GLOBAL
 from natsd.config.account_options import AccountOptions
 from natsd.config.default_domains import with_default_domains
 from natsd.config.settings import raise_together
-from natsd.config.shared_subjects import StreamImport
+from natsd.config.sharing_options import StreamImport
 from natsd.core.network import Reactor
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def make_links(
 def check_sharing(options: Options) -> None:
     """Check what accounts share, and the subject mappings. Raises OptionsError."""
     accounts = shared_accounts(options)
-    errors = check_shares(accounts, has_system_account=not options.no_system_account)
+    errors = sharing_errors(accounts, has_system_account=not options.no_system_account)
     for error in errors:
         if options.mappings and error.path[:3] == ("accounts", GLOBAL, "mappings"):
             error.path = error.path[2:]  # they stand at the top of the file

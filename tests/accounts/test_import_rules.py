@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from natsd.accounts.import_rules import Activation, Export, Import, ImportRules, check_shares
+from natsd.accounts.import_rules import Activation, Export, Import, ImportRules, sharing_errors
 from natsd.config.account_options import AccountOptions, read_accounts
 from tests.accounts.shared import account, service, stream
 
@@ -17,7 +17,7 @@ def options(**accounts: dict[str, Any]) -> dict[str, AccountOptions]:
 
 
 def mistakes(accounts: Mapping[str, AccountOptions], **given: Any) -> list[str]:
-    return [str(error) for error in check_shares(accounts, **given)]
+    return [str(error) for error in sharing_errors(accounts, **given)]
 
 
 PUBLIC = {"stream": "foo.>"}

@@ -9,7 +9,7 @@ import pytest
 from natsd.config import Options, OptionsError
 from natsd.config.load import error_lines, load_options
 from natsd.config.loaded import LoadedConfig
-from natsd.config.shared_subjects import ServiceExport, ServiceImport, StreamExport, StreamImport
+from natsd.config.sharing_options import ServiceExport, ServiceImport, StreamExport, StreamImport
 from tests.config.keys import JWT, public_key
 
 

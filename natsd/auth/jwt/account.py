@@ -9,7 +9,7 @@ import msgspec
 
 from natsd.auth.jwt.claims import Claims, Int64, PermissionsClaim, UserPermissions
 from natsd.auth.jwt.issues import Issues
-from natsd.auth.jwt.shares import ExportClaim, ImportClaim
+from natsd.auth.jwt.sharing import ExportClaim, ImportClaim
 from natsd.auth.jwt.subjects import check_subject, has_wildcards
 from natsd.config.public_keys import Kind, is_public
 

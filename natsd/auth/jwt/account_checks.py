@@ -17,7 +17,7 @@ from natsd.auth.jwt.activation import ActivationClaims
 from natsd.auth.jwt.claims import check_info
 from natsd.auth.jwt.decode import decode_as
 from natsd.auth.jwt.issues import Issues
-from natsd.auth.jwt.shares import check_exports, check_service_imports
+from natsd.auth.jwt.sharing import check_exports, check_service_imports
 from natsd.auth.jwt.subjects import check_subject, has_wildcards
 from natsd.auth.jwt.token import BadToken
 from natsd.config.public_keys import Kind, is_public

@@ -14,14 +14,14 @@ from typing import Final, TypeVar
 
 from natsd.auth.jwt.account import AccountClaims, LimitsClaim, MappingClaim, StorageClaim
 from natsd.auth.jwt.claims import PermissionsClaim, RulesClaim
-from natsd.auth.jwt.shares import ExportClaim, ImportClaim
+from natsd.auth.jwt.sharing import ExportClaim, ImportClaim
 from natsd.config import OptionsError
 from natsd.config.account_jetstream import TIERS, AccountJetStream, read_account_jetstream
 from natsd.config.account_options import AccountLimits, AccountOptions
 from natsd.config.auth_options import PermissionsOptions, ResponsesOptions, SubjectRules
 from natsd.config.mapping_options import MappingDestination
 from natsd.config.settings import NamedSections
-from natsd.config.shared_subjects import (
+from natsd.config.sharing_options import (
     LatencyOptions,
     ServiceExport,
     ServiceImport,

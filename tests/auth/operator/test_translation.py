@@ -14,7 +14,7 @@ from natsd.config.account_options import AccountLimits, AccountOptions
 from natsd.config.auth_options import PermissionsOptions, ResponsesOptions, SubjectRules
 from natsd.config.mapping_options import MappingDestination
 from natsd.config.public_keys import Kind
-from natsd.config.shared_subjects import (
+from natsd.config.sharing_options import (
     LatencyOptions,
     ServiceExport,
     ServiceImport,

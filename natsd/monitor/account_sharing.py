@@ -12,7 +12,7 @@ from natsd.accounts.account import AccountDescription
 from natsd.accounts.account_links import AccountLinks
 from natsd.accounts.import_rules import Permit
 from natsd.config.mapping_options import MappingDestination
-from natsd.config.shared_subjects import ServiceExport, ServiceImport, StreamExport, StreamImport
+from natsd.config.sharing_options import ServiceExport, ServiceImport, StreamExport, StreamImport
 from natsd.monitor.values import timestamp
 
 SECOND_NS: Final = 1_000_000_000

@@ -13,7 +13,7 @@ import msgspec
 from natsd.accounts.import_rules import Permit
 from natsd.accounts.service_latency import Describe, ServiceLatency
 from natsd.accounts.stream_links import StreamLink, StreamLinks
-from natsd.config.shared_subjects import ServiceExport, ServiceImport
+from natsd.config.sharing_options import ServiceExport, ServiceImport
 from natsd.core.imports import AccountEntry, ExportedService, ResponseType, ServiceImportSink
 from natsd.core.network import Reactor
 from natsd.core.routing import Subscription
@@ -31,7 +31,7 @@ RESPONSE_TYPES: Final = {
 Key = tuple[Any, ...]
 
 
-class AccountShares:
+class AccountSharing:
     """The exported services and the imports of one account."""
 
     def __init__(self, account: "Account", reactor: Reactor, describe: Describe) -> None:
@@ -77,7 +77,7 @@ class AccountShares:
             self._links.begin(link)
 
     def begin_service(
-        self, key: Key, source: "AccountShares", export: ExportedService, permit: Permit
+        self, key: Key, source: "AccountSharing", export: ExportedService, permit: Permit
     ) -> None:
         """Begin a service import, unless it is in force already."""
         if key in self._services:
