@@ -13,7 +13,7 @@ from natsd.config.load import options_of
 from natsd.config.settings import OptionsError
 from natsd.config.tree import ConfigMap
 
-MODULES = ["natsd.config.language"]
+MODULES = ["natsd.config.language", "natsd.config.sections"]
 ENVIRONMENT = {"N": "1", "L": "[a, {b: $N}]", "C": "$C"}
 SEEDS = [
     b"",
