@@ -16,7 +16,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
-from natsd.config.secret_texts import without_secrets
 from natsd.core.durations import DurationError, format_duration, parse_duration
 
 _TRUE: Final = ("true", "yes", "on", "1")
@@ -45,6 +44,8 @@ class OptionsError(ValueError):
     """
 
     def __init__(self, text: str, *, setting: str = "", path: "SettingPath" = ()) -> None:
+        from natsd.config.secret_texts import without_secrets  # a start has no errors
+
         super().__init__(_printable(without_secrets(text)))
         self.path = path or (setting,)
         self.position: Position | None = None

@@ -46,13 +46,7 @@ if TYPE_CHECKING:
     from natsd.config.resolver_options import ResolverOptions
 
 INTERVAL_S: Final = 60.0
-OF_RESOLVER: Final = (
-    "resolver",
-    "resolver_tls",
-    "resolver_preload",
-    "resolver_pinned_accounts",
-    "default_sentinel",
-)
+OF_RESOLVER: Final = ("resolver", "resolver_tls", "resolver_preload")
 """Settings that only `OperatorMode.changing` applies."""
 NO_STREAMS: Final = AccountOptions(jetstream=AccountJetStream(enabled=False))
 CACHE_LIMIT: Final = 1000

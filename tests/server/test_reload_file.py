@@ -262,11 +262,11 @@ async def test_an_export_that_is_gone_ends_the_import_at_once(tmp_path: Path) ->
 async def test_what_the_default_account_shares_ends_with_its_settings(tmp_path: Path) -> None:
     def text(own: str) -> str:
         return (
-            f"{HEAD}accounts {{ {own}\n A {{ users: [{{user: a, password: pw}}] }} }}\n"
+            f"{HEAD}{own}\naccounts {{ A {{ users: [{{user: a, password: pw}}] }} }}\n"
             "authorization { users: [{user: g, password: pw}] }\n"
         )
 
-    shared = "$G { exports: [{stream: news}], mappings: { a: b } }"
+    shared = "mappings { a: b }"
     reloadable = Reloadable(tmp_path / "nats.conf", text(shared))
     async with reloadable.server as server:
         client = await login(server, "g")
