@@ -347,8 +347,8 @@ class Client(ClientSession):
 
         A client whose credentials are not accepted any more is closed, and so is one that belongs
         to another account now. Changed permissions end the subscriptions that they forbid. A client
-        that has not sent CONNECT must send it, if that is required now. A verdict that is awaited
-        is asked for again when it is there.
+        that has not sent CONNECT must send it, if that is required now; it is closed if it has
+        subscribed already. A verdict that is awaited is asked for again when it is there.
         """
         connect = self._connect
         if connect is None and self._verdict is not None:
@@ -358,7 +358,11 @@ class Client(ClientSession):
         if connect is None:
             openings = self.host.openings
             is_opening = openings is not None and openings.is_pending(self)
-            if self.host.authenticator.is_required and not is_opening:
+            if not self.host.authenticator.is_required or is_opening:
+                return
+            if self.num_subscriptions:  # it must not receive messages until it has logged in
+                self._refuse(REFUSED)
+            else:
                 self.await_connect(self._login_timeout_ns)
         elif self._login is not None:
             self._is_outdated = True

@@ -99,3 +99,26 @@ async def test_a_password_that_is_compared_during_a_reload_counts_for_the_new_se
         may_end.set()
         assert await client.line() == (b"PONG\r\n" if is_right else REFUSED)
         await client.close()
+
+
+# ---- a client that sends no CONNECT
+
+
+async def test_a_subscriber_without_connect_is_closed_once_a_login_is_required() -> None:
+    async with Server(**LOCAL) as server:
+        client, _ = await told(server)
+        client.send(b"SUB orders.> 1\r\nPING\r\n")
+        assert await client.line() == b"+OK\r\n"
+        assert await client.line() == b"PONG\r\n"
+        server.reload(authorization={"users": [DEREK], "timeout": "60s"})
+        assert await client.read_until_closed() == REFUSED
+        await client.close()
+
+
+async def test_a_client_that_sent_nothing_may_log_in_as_a_reload_requires() -> None:
+    async with Server(**LOCAL) as server:
+        client, _ = await told(server)
+        server.reload(authorization={"users": [DEREK], "timeout": "60s"})
+        log_in(client, user="derek", **{"pass": "p"})
+        assert all(line.startswith(b"INFO ") for line in await client.sync())
+        await client.close()
