@@ -85,6 +85,19 @@ class ConfiguredLogins:
         needed = (each for each in stored if each or not self._maps_certificates)
         return any(not bcrypt_cost(password) for password in needed)
 
+    def has_lost(self, accepted: Verdict) -> bool:
+        """Return whether the user of an earlier verdict is gone from the settings.
+
+        That needs no hash. False if it cannot be told without the client's CONNECT.
+        """
+        user = accepted.user
+        if not user or accepted.jwt is not None or self._maps_certificates:
+            return False
+        if user == REDACTED:
+            return not self._login.token
+        users = self.users
+        return user not in users.by_name and user not in users.by_nkey and user != self._login.user
+
     def authenticate(
         self, client: ConnectingClient, connect: Credentials
     ) -> Verdict | Awaitable[Verdict]:

@@ -373,6 +373,10 @@ class Client(ClientSession):
             else:
                 self._login = self.host.logins.begin(self._await_check(connect, verdict))
 
+    def user_removed(self) -> None:
+        """Close the connection, because its user is gone from the settings."""
+        self._refuse(REFUSED)
+
     async def _await_check(self, connect: "ConnectOptions", awaited: Awaitable[Verdict]) -> None:
         """Apply the awaited verdict over a connected client; it is served meanwhile."""
         verdict = await self._outcome(connect, awaited)

@@ -26,8 +26,11 @@ cdef inline bint is_reserved_subject(const char* subject, Py_ssize_t length) noe
 
 
 cdef inline bint is_reserved_reply(const char* reply, Py_ssize_t length) noexcept:
-    """Return whether a reply is one of consumers, services or gateways."""
+    """Return whether a reply is a subject of JetStream, the system, services or gateways.
+
+    Replies need no permission, and the server publishes to them: to `$JS.API.STREAM.DELETE.S`, too.
+    """
     return (
-        begins(reply, length, b"$JS.ACK.", 8) or begins(reply, length, b"_R_.", 4)
-        or length > 5 and begins(reply, length, b"_GR_.", 5)
+        begins(reply, length, b"$JS.", 4) or begins(reply, length, b"$SYS.", 5)
+        or begins(reply, length, b"_R_.", 4) or length > 5 and begins(reply, length, b"_GR_.", 5)
     )

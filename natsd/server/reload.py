@@ -205,13 +205,24 @@ def _prepare_logins(server: ReloadableServer, options: Options, _undo: ExitStack
 
 
 def _apply_to_logins(server: ReloadableServer) -> Steps[None]:
-    """Close the clients whose credentials are no longer accepted; first those without a user."""
+    """Close the clients whose credentials are no longer accepted; first those without a user.
+
+    A client whose user is gone is closed without the hash that a wrong login costs.
+    """
+    from natsd.auth.configured_logins import ConfiguredLogins
+
+    login = server.accounts_part.authenticator
     known = server.options.user_names
     clients = list(server.clients.values())
     clients.sort(key=lambda client: not client.authorized_user or client.authorized_user in known)
     for some in slices(clients):
         for client in some:
-            if client.reason is None:
+            if client.reason is not None:
+                continue
+            verdict = client.verdict
+            if isinstance(login, ConfiguredLogins) and verdict and login.has_lost(verdict):
+                client.user_removed()
+            else:
                 client.check_login()
         yield
 

@@ -243,7 +243,9 @@ def test_verbose_clients_get_no_ok_for_what_is_refused(client: Callable[..., Res
     ]
 
 
-@pytest.mark.parametrize("reply", ["_R_.x", "$JS.ACK.x", "_GR_.x.y"])
+@pytest.mark.parametrize(
+    "reply", ["_R_.x", "$JS.ACK.x", "$JS.API.STREAM.DELETE.S", "$SYS.REQ.SERVER.PING", "_GR_.x.y"]
+)
 def test_reserved_replies(client: Callable[..., Restricted], reply: str) -> None:
     wire = client(publish="a")
     for _ in range(2):

@@ -46,7 +46,8 @@ class Wire:
         source_ip: str = "",
     ) -> None:
         """Connect; `source_ip` is the address of this end, empty: the system chooses."""
-        self.socket = socket.create_connection(address, deadline_s, (source_ip, 0))
+        source = (source_ip, 0) if source_ip else None
+        self.socket = socket.create_connection(address, deadline_s, source)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.answer_pings = True
         self._unread = bytearray()

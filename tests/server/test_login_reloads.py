@@ -101,6 +101,29 @@ async def test_a_password_that_is_compared_during_a_reload_counts_for_the_new_se
         await client.close()
 
 
+@pytest.mark.parametrize(
+    ("login", "fields"),
+    [
+        ({"users": [{"user": "derek", "password": hashed("p")}]}, {"user": "derek", "pass": "p"}),
+        ({"user": "derek", "password": hashed("p")}, {"user": "derek", "pass": "p"}),
+        ({"token": hashed("p")}, {"auth_token": "p"}),
+    ],
+    ids=["user", "single user", "token"],
+)
+async def test_a_removed_user_is_closed_before_any_hash(
+    login: dict[str, Any], fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hashes wait for their turn, and until then the client would be served."""
+    async with Server(**LOCAL, authorization=login) as server:
+        client, _ = await told(server)
+        log_in(client, **fields)
+        assert await client.line() == b"PONG\r\n"
+        monkeypatch.setattr(passwords, "_matches_hash", lambda *_: pytest.fail("a hash"))
+        server.reload(authorization={"users": [{"user": "ann", "password": hashed("q")}]})
+        assert await client.read_until_closed() == REFUSED
+        await client.close()
+
+
 # ---- a client that sends no CONNECT
 
 
