@@ -22,7 +22,6 @@ from enum import Enum
 from typing import Any, Final
 
 from natsd.config.account_names import SYSTEM
-from natsd.config.later_options import ClusterOptions
 from natsd.config.options import Options
 from natsd.config.secret_texts import REDACTED, without_secrets
 from natsd.core.durations import format_duration
@@ -104,24 +103,19 @@ def _fits_read_buffer(old: int, new: int) -> bool:
     return new <= max(old, CONTROL_LINE_BYTES_MAX)
 
 
-def _changes_only(*names: str) -> Callable[[Any, Any], bool]:
-    """Return what checks that of a block (None: the defaults) only these settings differ."""
+def _block(*names: str, but: tuple[str, ...] = ()) -> AppliedBy:
+    """Return the row of a block that is off and may change in these settings alone.
+
+    With `but` and no names it may change in all settings but those. None stands for the defaults.
+    """
 
     def can_apply(old: Any, new: Any) -> bool:
         default = type(new if old is None else old)()
         before, after = old or default, new or default
-        return all(
-            getattr(before, each.name) == getattr(after, each.name)
-            for each in fields(default)
-            if each.name not in names
-        )
+        kept = but or [each.name for each in fields(default) if each.name not in names]
+        return all(getattr(before, name) == getattr(after, name) for name in kept)
 
-    return can_apply
-
-
-def _block(*names: str) -> AppliedBy:
-    """Return the row of a block that is off and may change in these settings alone."""
-    return AppliedBy((Component.NEXT_USE,), _changes_only(*names))
+    return AppliedBy((Component.NEXT_USE,), can_apply)
 
 
 def _is_still_given(old: object, new: object) -> bool:
@@ -200,7 +194,7 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "server_tags": _NEXT_USE,
     "server_metadata": _NEXT_USE,
     "feature_flags": RESTART,
-    "cluster": _block(*({each.name for each in fields(ClusterOptions)} - {"host", "port"})),
+    "cluster": _block(but=("host", "port")),
     "gateway": _block("tls"),
     "leafnodes": _block("compression", "remotes", "tls"),
     "websocket": _block("tls"),
