@@ -88,10 +88,13 @@ class ConfiguredLogins:
     def has_lost(self, accepted: Verdict) -> bool:
         """Return whether the user of an earlier verdict is gone from the settings.
 
-        That needs no hash. False if it cannot be told without the client's CONNECT.
+        That needs no hash. False if it cannot be told without the client's CONNECT: one without
+        credentials may be another user now.
         """
         user = accepted.user
-        if not user or accepted.jwt is not None or self._maps_certificates:
+        if self._maps_certificates or self._no_auth_user or self._accepts_anonymous:
+            return False
+        if not user or accepted.jwt is not None:
             return False
         if user == REDACTED:
             return not self._login.token

@@ -124,6 +124,24 @@ async def test_a_removed_user_is_closed_before_any_hash(
         await client.close()
 
 
+async def test_a_client_without_credentials_becomes_another_default_user() -> None:
+    def settings(name: str) -> dict[str, Any]:
+        return {
+            "authorization": {"users": [{"user": name, "password": "p"}]},
+            "no_auth_user": name,
+        }
+
+    async with Server(**LOCAL, **settings("ann")) as server:
+        client, _ = await told(server)
+        log_in(client)
+        assert await client.line() == b"PONG\r\n"
+        server.reload(**settings("bob"))
+        client.send(b"PING\r\n")
+        assert await client.line() == b"PONG\r\n"
+        assert [each.authorized_user for each in server.clients.values()] == ["bob"]
+        await client.close()
+
+
 # ---- a client that sends no CONNECT
 
 
