@@ -23,10 +23,9 @@ from natsd.auth.proxies import Proxies
 from natsd.auth.users import User, UserTable
 from natsd.auth.verdict import REFUSED, ConnectingClient, Credentials, Verdict, refused
 from natsd.config import Options, OptionsError
+from natsd.config.secret_texts import REDACTED
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason
-
-REDACTED = "[REDACTED]"
 
 
 class ConfiguredLogins:
