@@ -34,7 +34,7 @@ from natsd.config.resources import raise_open_files_limit, with_store_dir
 from natsd.server import Server
 from natsd.server.files import FileError
 from natsd.server.jetstream import JetStreamError
-from natsd.server.log import DaemonLog
+from natsd.server.log import DaemonLog, LogError
 from natsd.server.threaded import loop_factory
 
 if TYPE_CHECKING:
@@ -65,9 +65,8 @@ def run(options: Options, config: "LoadedConfig | None" = None) -> int:
     """
     try:
         log = DaemonLog(options)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        print(f"natsd: error opening log file: open {options.log_file}: {reason}", file=sys.stderr)
+    except LogError as error:
+        print(f"natsd: {error}", file=sys.stderr)
         return 1
     raise_open_files_limit()
     try:

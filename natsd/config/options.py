@@ -135,6 +135,10 @@ class Options(Settings):
     logfile_max_num: int = whole(
         0, 0, INT32_MAX, "log files kept, the current one included; 0: all"
     )
+    syslog: bool = flag(False, "log to the syslog service of this machine, without log_file")
+    remote_syslog: str = text(
+        "", "log to this syslog service, without log_file: udp://, tcp:// or unix://"
+    )
     max_traced_msg_len: int = whole(
         0, -1, INT32_MAX, "bytes shown of a traced message; 0 or -1: all"
     )
@@ -266,8 +270,6 @@ class Options(Settings):
     ocsp_cache: "OcspCacheOptions | None" = optional(
         read_ocsp_cache, "cache of OCSP responses about clients"
     )
-    syslog: bool = flag(False, "log to the system's log")
-    remote_syslog: str = text("", "address of a system log")
     https_port: int = whole(0, RANDOM_PORT, PORT_MAX, "port of monitoring by HTTPS; 0: none")
     prof_port: int = whole(0, RANDOM_PORT, PORT_MAX, "port of Go's profiler; 0: none")
     prof_block_rate: int = whole(0, INT32_MIN, INT32_MAX, "has no effect without prof_port")
@@ -412,8 +414,6 @@ BLOCKS: Final = {
     "ocsp_cache": "a cache of OCSP responses",
 }
 SWITCHES: Final = {
-    "syslog": "syslog",
-    "remote_syslog": "syslog",
     "https_port": "monitoring by HTTPS",
     "prof_port": "profiling by HTTP",
 }
@@ -466,6 +466,10 @@ def _check_together(options: Options) -> None:
         raise OptionsError(
             "store_dir is given twice: by itself and in jetstream", setting="store_dir"
         )
+    if options.remote_syslog:
+        from natsd.config.syslog_address import read_syslog_address
+
+        read_syslog_address(options.remote_syslog)
     if " " in options.server_name:
         raise OptionsError("server name cannot contain spaces", setting="server_name")
     if options.default_sentinel and not options.operators:

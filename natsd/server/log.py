@@ -11,6 +11,7 @@
 - A log file is appended to, with one write per line. Above its size limit it is renamed to
   `<file>.2026.01.02.15.04.05.000000000`, and the oldest renamed files are deleted if there are too
   many.
+- Instead of a file or standard error, the lines may go to a syslog service (syslog.py).
 - A log that cannot be written never stops the server: the line is lost, as in nats-server.
 """
 
@@ -24,11 +25,14 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from natsd.config import Options
 from natsd.config.levels import LABELS, TRACE
 from natsd.server.own_files import open_own
+
+if TYPE_CHECKING:
+    from natsd.config.syslog_address import SyslogAddress
 
 LOG_FILE_MODE: Final = 0o640
 _COLORS: Final = {"INF": "32", "DBG": "36", "WRN": "0;93", "ERR": "31", "FTL": "31", "TRC": "33"}
@@ -75,6 +79,15 @@ def on_one_line(text: str) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+class BareLine(Line):
+    """Formatter of the text alone: a syslog service adds time, program, pid and level."""
+
+    def __init__(self) -> None:
+        super().__init__(logtime=False, utc=False, color=False)
+        self._prefix = ""
+        self._labels = dict.fromkeys(LABELS, "")
 
 
 class LevelChoice(logging.Filter):
@@ -193,20 +206,30 @@ class LogFile(logging.Handler):
         self._write(self.format(record))
 
 
+class LogError(Exception):
+    """The log cannot be opened; the text is one line for the user."""
+
+
 class DaemonLog:
     """The daemon's log, from its opening to `close`: a handler of the logger "natsd"."""
 
     def __init__(self, options: Options) -> None:
-        """Open the log. Raises OSError if the log file cannot be opened."""
+        """Open the log. Raises LogError. Blocks while a syslog service is looked for."""
+        check_syslog(options)
         self._handler: logging.Handler = logging.NullHandler()
         self._install(_new_handler(options), options)
         if isinstance(self._handler, LogFile) and self._handler.is_full:
             root_logger.info("Rotating logfile...")
 
+    def check(self, options: Options) -> None:
+        """Raise LogError if another syslog service should get the log and is not there. Blocks."""
+        if syslog_address(options) != self._syslog:
+            check_syslog(options)
+
     def prepare(self, options: Options, undo: ExitStack) -> Callable[[], None]:
         """Open the log that the options describe, and return the function that switches to it.
 
-        `undo` gets what closes it again if there is no switch. Raises OSError.
+        `undo` gets what closes it again if there is no switch. Raises LogError.
         """
         handler = _new_handler(options)
         undo.callback(handler.close)
@@ -231,6 +254,7 @@ class DaemonLog:
 
     def _install(self, handler: logging.Handler, options: Options) -> None:
         """Log with the handler, at the level of the options, and close the one before."""
+        self._syslog = syslog_address(options)
         root_logger.propagate = False
         root_logger.setLevel(_lowest_level(options))
         root_logger.addHandler(handler)
@@ -239,17 +263,54 @@ class DaemonLog:
         before.close()
 
 
+def syslog_address(options: Options) -> "SyslogAddress | None":
+    """Return the address of the syslog service that gets the log; None: a file or terminal does."""
+    if options.log_file or not (options.remote_syslog or options.syslog):
+        return None
+    from natsd.config.syslog_address import LOCAL, read_syslog_address
+
+    return read_syslog_address(options.remote_syslog) if options.remote_syslog else LOCAL
+
+
+def check_syslog(options: Options) -> None:
+    """Raise LogError if the log should go to a syslog service and there is none. Blocks."""
+    address = syslog_address(options)
+    if address is None:
+        return
+    from natsd.server.syslog import connect
+
+    try:
+        connect(address).close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise LogError(f"error connecting to syslog: dial {address}: {reason}") from None
+
+
 def _new_handler(options: Options) -> logging.Handler:
-    """Return a handler as the options describe it. Raises OSError."""
+    """Return a handler as the options describe it. Raises LogError."""
     handler: logging.Handler
+    address = syslog_address(options)
     if options.log_file:
-        handler = LogFile(options.log_file, options.log_size_limit, options.logfile_max_num)
+        try:
+            handler = LogFile(options.log_file, options.log_size_limit, options.logfile_max_num)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            text = f"error opening log file: open {options.log_file}: {reason}"
+            raise LogError(text) from None
+    elif address is not None:
+        from natsd.server.syslog import SyslogHandler
+
+        handler = SyslogHandler(address)
     else:
         handler = logging.StreamHandler(sys.stderr)
-    color = options.log_file is None and _is_terminal(sys.stderr.fileno())
-    handler.setFormatter(Line(logtime=options.logtime, utc=options.logtime_utc, color=color))
+    handler.setFormatter(BareLine() if address else _line_of(options))
     handler.addFilter(LevelChoice(options))
     return handler
+
+
+def _line_of(options: Options) -> Line:
+    color = options.log_file is None and _is_terminal(sys.stderr.fileno())
+    return Line(logtime=options.logtime, utc=options.logtime_utc, color=color)
 
 
 def _lowest_level(options: Options) -> int:

@@ -36,7 +36,7 @@ from natsd.core.steps import Steps, at_once, slices
 from natsd.server.accounts_part import AccountsPart
 from natsd.server.files import FileError
 from natsd.server.limits import set_limits, sweep_seconds
-from natsd.server.log import DaemonLog
+from natsd.server.log import DaemonLog, LogError
 from natsd.server.server_files import ServerFiles
 
 if TYPE_CHECKING:
@@ -151,9 +151,8 @@ def _prepare_log(server: ReloadableServer, options: Options, undo: ExitStack) ->
         return lambda: None
     try:
         return server.log.prepare(options, undo)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ReloadError(f"error opening log file: open {options.log_file}: {reason}") from error
+    except LogError as error:
+        raise ReloadError(str(error)) from error
 
 
 def _prepare_files(server: ReloadableServer, options: Options, undo: ExitStack) -> Commit:

@@ -323,6 +323,7 @@ class Server:
         there is no file; nothing has changed then.
         """
         from natsd.core.steps import run_cooperatively
+        from natsd.server.log import LogError
         from natsd.server.reload import ReloadError, reload, reload_steps
         from natsd.server.start_checks import load_checked
 
@@ -331,6 +332,11 @@ class Server:
         async with self._reloading:
             loaded = await asyncio.to_thread(load_checked, self.config.path, self.config.flags)
             options = with_store_dir(loaded.options)
+            if self.log is not None:
+                try:
+                    await asyncio.to_thread(self.log.check, options)
+                except LogError as error:
+                    raise ReloadError(str(error)) from error
             async with AsyncExitStack() as changing:
                 if self.operator is not None:
                     await changing.enter_async_context(self.operator.changing(options))

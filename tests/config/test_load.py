@@ -207,7 +207,7 @@ MISTAKES = {
     ],
     "tls { ocsp_peer { verify: true } }": ["x.conf:1:7: tls: ocsp_peer is not supported yet"],
     "tls { ocsp_peer { verfy: true } }": ['x.conf:1:19: tls: ocsp_peer: unknown field "verfy"'],
-    "syslog: true": ["x.conf:1:1: syslog: natsd does not support syslog"],
+    "remote_syslog: 'ftp://x'": ["x.conf:1:1: remote_syslog: invalid network type"],
     "https: 8443": ["x.conf:1:1: https_port: natsd does not support monitoring by HTTPS"],
 }
 

@@ -12,7 +12,7 @@ import pytest
 from natsd import Server
 from natsd.config import make_options
 from natsd.config.levels import TRACE
-from natsd.server.log import DaemonLog, Line
+from natsd.server.log import DaemonLog, Line, LogError
 from natsd.server.log_rotation import backup_name, backups_of
 from tests.clients.wire import Wire
 
@@ -108,8 +108,9 @@ def test_a_log_file_is_appended_to_and_private(opened: OpenLog, tmp_path: Path) 
 
 
 def test_an_unwritable_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
-        DaemonLog(make_options(log_file=tmp_path / "missing" / "log"))
+    path = tmp_path / "missing" / "log"
+    with pytest.raises(LogError, match=f"open {path}: no such file or directory$"):
+        DaemonLog(make_options(log_file=path))
 
 
 def test_a_full_file_is_set_aside(opened: OpenLog, tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ BOTH_WAYS: Final[dict[str, tuple[Any, Any]]] = {
     "log_file": (None, "{tmp}/log"),
     "log_size_limit": (0, 1 << 20),
     "logfile_max_num": (0, 3),
+    "syslog": (False, True),
+    "remote_syslog": ("", "udp://127.0.0.1:514"),
     "max_traced_msg_len": (0, 10),
     "pid_file": (None, "{tmp}/pid"),
     "ports_file_dir": (None, "{tmp}"),
