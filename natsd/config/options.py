@@ -139,6 +139,8 @@ class Options(Settings):
     remote_syslog: str = text(
         "", "log to this syslog service, without log_file: udp://, tcp:// or unix://"
     )
+    prof_port: int = whole(0, RANDOM_PORT, PORT_MAX, "port of /debug/pprof/; 0: none")
+    prof_block_rate: int = whole(0, INT32_MIN, INT32_MAX, "has no effect: for Go's profiler")
     max_traced_msg_len: int = whole(
         0, -1, INT32_MAX, "bytes shown of a traced message; 0 or -1: all"
     )
@@ -271,8 +273,6 @@ class Options(Settings):
         read_ocsp_cache, "cache of OCSP responses about clients"
     )
     https_port: int = whole(0, RANDOM_PORT, PORT_MAX, "port of monitoring by HTTPS; 0: none")
-    prof_port: int = whole(0, RANDOM_PORT, PORT_MAX, "port of Go's profiler; 0: none")
-    prof_block_rate: int = whole(0, INT32_MIN, INT32_MAX, "has no effect without prof_port")
     connect_error_reports: int = whole(
         3600, 0, INT32_MAX, "attempts of which one is logged; used by routes", zero_is_default=True
     )
@@ -415,7 +415,6 @@ BLOCKS: Final = {
 }
 SWITCHES: Final = {
     "https_port": "monitoring by HTTPS",
-    "prof_port": "profiling by HTTP",
 }
 
 

@@ -142,7 +142,7 @@ class Replies:
         if kind == "RAFTZ":
             return self._with_data({})
         if kind == "PROFILEZ":
-            return self._with_data(_profile(query.text("name")))
+            return self._with_data(await _profilez(query))
         return self._with_data(await self._of_server[kind](query))
 
     async def _of_one_account(self, request: ServiceRequest, kind: str) -> Fields:
@@ -306,7 +306,8 @@ def _error(code: int, text: object) -> Fields:
     return {"error": {"code": code, "description": str(text)}}
 
 
-def _profile(name: str) -> Fields:
-    """Return what nats-server answers for an unknown profile; this process has no Go profiles."""
-    error = f'Profile "{name}" not found' if name else "Profile name not specified"
-    return {"profile": None, "error": error}
+async def _profilez(query: Query) -> Fields:
+    """Return a profile, or why there is none; `duration` is in ns."""
+    from natsd.monitor.profiling.profilez import profilez
+
+    return await profilez(query.text("name"), query.whole("debug"), query.whole("duration"))

@@ -150,10 +150,11 @@ class RaftzOptions(Model):
 
 
 class ProfilezOptions(Model):
-    """Options of `PROFILEZ`."""
+    """Options of `PROFILEZ`; `duration` is in ns."""
 
     name: str = ""
     debug: Int = 0
+    duration: Int = 0
 
 
 class ClientID(Model):

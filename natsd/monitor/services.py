@@ -98,6 +98,7 @@ class Services:
         self._subscriptions: dict[Account, list[Subscription]] = {}
         self._waiting = Waiting()
         self._working: asyncio.Task[None] | None = None
+        self._profiling: set[asyncio.Task[None]] = set()
         self._replies: Replies | None = None
 
     def start(self) -> None:
@@ -121,11 +122,11 @@ class Services:
         for account in tuple(self._subscriptions):
             self._forget_account(account)
         self._waiting.clear()
-        if self._working is not None:
-            self._working.cancel()
-            await asyncio.gather(self._working, return_exceptions=True)
-            self._working = None
-        self._replies = None
+        tasks = [*self._profiling, *filter(None, [self._working])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._working = self._replies = None
 
     def _serve_account(self, account: Account) -> None:
         """Serve the requests that an account may send about itself."""
@@ -174,12 +175,20 @@ class Services:
             replies = await self._load()
             while self._waiting:
                 request = self._waiting.take()
-                try:
-                    await replies.reply(request)
-                except Exception:
-                    _logger.exception("System services: a request for %s failed", request.kind)
+                if request.kind == "PROFILEZ":  # takes as long as it says: others need not wait
+                    task = asyncio.create_task(self._reply(replies, request), name="natsd-profilez")
+                    self._profiling.add(task)
+                    task.add_done_callback(self._profiling.discard)
+                else:
+                    await self._reply(replies, request)
         finally:
             self._working = None
+
+    async def _reply(self, replies: "Replies", request: ServiceRequest) -> None:
+        try:
+            await replies.reply(request)
+        except Exception:
+            _logger.exception("System services: a request for %s failed", request.kind)
 
     async def _load(self) -> "Replies":
         if self._replies is None:

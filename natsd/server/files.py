@@ -49,7 +49,10 @@ def ports_file(directory: Path, program: str | None = None) -> Path:
 
 
 def write_ports_file(path: Path, ports: Mapping[str, list[str]]) -> None:
-    """Write the ports file; `ports` maps "nats" or "monitoring" to URLs. Raises FileError."""
+    """Write the ports file; `ports` maps "nats", "monitoring" and "profile" to URLs.
+
+    Raises FileError.
+    """
     unfinished = path.with_suffix(".tmp")
     try:
         write_own(unfinished, json.dumps(ports, separators=(",", ":")).encode(), PORTS_FILE_MODE)

@@ -1,4 +1,4 @@
-"""The outside signs of a running server: log lines, monitoring, pid file, ports file.
+"""The outside signs of a running server: log lines, monitoring, profiling, pid and ports files.
 
 The log lines have nats-server's order. The files are written after the ports are bound, so that a
 second server whose ports are in use does not overwrite the first server's files. Errors raise
@@ -23,6 +23,7 @@ from natsd.server.files import (
 if TYPE_CHECKING:
     from natsd.monitor.http_server import Monitor
     from natsd.monitor.observed import ObservedServer
+    from natsd.monitor.profiling.port import ProfilingPort
 
 
 class ServerFiles:
@@ -31,6 +32,7 @@ class ServerFiles:
     def __init__(self, server: "ObservedServer") -> None:
         self._server = server
         self._monitor: Monitor | None = None
+        self._profiling: ProfilingPort | None = None
 
     @property
     def http_port(self) -> int:
@@ -38,8 +40,15 @@ class ServerFiles:
         return self._monitor.port if self._monitor else 0
 
     def announce(self) -> None:
-        """Log the first lines; called before the server listens."""
+        """Log the first lines, and start profiling; called before the server listens.
+
+        Raises ListenError.
+        """
         banner.log_starting(self._server)
+        if self._server.options.prof_port:
+            from natsd.monitor.profiling import port  # few servers are profiled
+
+            self._profiling = port.start(self._server.options)
 
     def open(self) -> None:
         """Start monitoring; called when the server listens, before JetStream recovers.
@@ -92,6 +101,9 @@ class ServerFiles:
         if self._monitor:
             await self._monitor.stop()
             self._monitor = None
+        if self._profiling:
+            await self._profiling.stop()
+            self._profiling = None
         if options.ports_file_dir:
             remove_ports_file(ports_file(options.ports_file_dir))
         if options.pid_file:
@@ -99,7 +111,10 @@ class ServerFiles:
 
     def _ports(self) -> dict[str, list[str]]:
         server = self._server
-        ports = {"nats": reachable_urls("nats", server.client_host, server.client_port)}
+        scheme = "nats" if server.options.tls is None else "tls"
+        ports = {"nats": reachable_urls(scheme, server.client_host, server.client_port)}
         if self._monitor:
             ports["monitoring"] = reachable_urls("http", self._monitor.host, self._monitor.port)
+        if self._profiling:
+            ports["profile"] = reachable_urls("http", self._profiling.host, self._profiling.port)
         return ports

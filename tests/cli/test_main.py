@@ -52,7 +52,7 @@ REFUSED = {
     ("-t",): "natsd: must specify [-c, --config] option to check configuration file syntax",
     ("-cluster", "nats://h:1"): "natsd: cluster: natsd does not support clustering",
     ("-routes", "nats://h:1"): "natsd: solicited routes require cluster capabilities",
-    ("-profile", "1"): "natsd: prof_port: natsd does not support profiling by HTTP",
+    ("-profile", "x"): 'natsd: invalid value "x" for flag -profile: parse error',
     ("-tls",): "natsd: TLS Server certificate must be present and valid",
 }
 

@@ -53,7 +53,6 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "ocsp_cache": st.sampled_from([False, {"type": "none", "local_store": "x"}]),
     "remote_syslog": st.sampled_from(["", "udp://a", "unix:///dev/log"]),
     "https_port": st.just(0),
-    "prof_port": st.just(0),
     "write_timeout": st.sampled_from(["default", "close", "retry"]),
     "no_auth_user": st.just(""),
     "authorization": st.sampled_from(

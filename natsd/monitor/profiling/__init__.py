@@ -1,0 +1,1 @@
+"""Profiles of the running process, which `go tool pprof` and browsers read."""
