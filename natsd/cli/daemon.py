@@ -3,7 +3,7 @@
 - SIGINT and SIGTERM stop it in order, with exit code 0; a second signal ends it at once.
 - SIGUSR1 reopens the log file. SIGHUP applies the configuration file again.
 - SIGUSR2 starts lame duck mode: the server moves its clients to other servers, then ends. SIGTERM
-  does not shorten that, SIGINT does.
+  does not shorten that, SIGINT does. A server that is still starting has no clients, and ends.
 - SIGQUIT writes the stack of every thread to standard error and ends the process at once, with exit
   code 2.
 - An error at the start is one FTL line and exit code 1; if the log goes to a file, the line is also
@@ -14,6 +14,7 @@
 - A thread that computes, such as one that checks a JWT of 600 KB, lets the event loop go on after
   `THREAD_TURN_S`, ten times sooner than Python's default.
 - It runs on uvloop if that is installed, else on asyncio's own loop.
+- If systemd started it, systemd is told what it does (systemd.py).
 """
 
 import asyncio
@@ -38,6 +39,7 @@ from natsd.server.log import DaemonLog, LogError
 from natsd.server.threaded import loop_factory
 
 if TYPE_CHECKING:
+    from natsd.cli.systemd import ServiceManager
     from natsd.config.loaded import LoadedConfig
 
 _logger = logging.getLogger("natsd.server")
@@ -52,6 +54,8 @@ SIGNAL_NAMES: Final = {
     signal.SIGHUP: "hangup",
 }
 
+READY: Final = "Ready"
+"""What systemd shows of a server that serves clients."""
 THREAD_TURN_S: Final = 0.0005
 # A daemon's objects (connections, subscriptions) live long. Python's default, a collection after
 # 700 allocations, would visit them again and again while thousands of clients connect.
@@ -77,25 +81,57 @@ def run(options: Options, config: "LoadedConfig | None" = None) -> int:
 
 
 async def _serve(options: Options, log: DaemonLog, config: "LoadedConfig | None") -> int:
-    stop = asyncio.Event()
     server = Server(with_store_dir(options))
     server.log = log
     server.config = config
-    _handle_signals(stop, log, server)
-    try:
-        with _nothing_collected():
-            if not await _started_before(stop, server):
-                return 0
-    except (FileError, JetStreamError, ListenError, OptionsError) as error:
-        return _fail(str(error), options)
+    with _service_manager() as manager:
+        try:
+            return await _serve_until_stopped(server, log, manager)
+        except (FileError, JetStreamError, ListenError, OptionsError) as error:
+            if manager is not None:
+                manager.failed(str(error))
+            return _fail(str(error), options)
+
+
+async def _serve_until_stopped(
+    server: Server, log: DaemonLog, manager: "ServiceManager | None"
+) -> int:
+    """Run the server until a signal or its lame duck mode ends it; return the exit code."""
+    stop = asyncio.Event()
+    _handle_signals(stop, log, server, manager)
+    with _nothing_collected():
+        if not await _started_before(stop, server):
+            return 0
+    if manager is not None:
+        manager.ready(READY)
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(THREAD_TURN_S)
     waiting = [asyncio.create_task(each) for each in (stop.wait(), server.wait_closed())]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:
         task.cancel()
+    if manager is not None:
+        manager.stopping("Stopping")
     await server.stop()
     return 0
+
+
+@contextmanager
+def _service_manager() -> Iterator["ServiceManager | None"]:
+    """Yield the connection to systemd, which hears that the server starts; None: no systemd."""
+    manager = None
+    if "NOTIFY_SOCKET" in os.environ:
+        from natsd.cli.systemd import ServiceManager
+
+        manager = ServiceManager.of(os.environ)
+    if manager is None:
+        yield None
+        return
+    manager.starting()
+    try:
+        yield manager
+    finally:
+        manager.close()
 
 
 @contextmanager
@@ -136,7 +172,9 @@ def _fail(reason: str, options: Options) -> int:
     return 1
 
 
-def _handle_signals(stop: asyncio.Event, log: DaemonLog, server: Server) -> None:
+def _handle_signals(
+    stop: asyncio.Event, log: DaemonLog, server: Server, manager: "ServiceManager | None"
+) -> None:
     loop = asyncio.get_running_loop()
     signal.signal(signal.SIGQUIT, _quit)
     faulthandler.register(signal.SIGQUIT, chain=True)
@@ -144,13 +182,21 @@ def _handle_signals(stop: asyncio.Event, log: DaemonLog, server: Server) -> None
     reloads: set[asyncio.Task[None]] = set()
 
     def reload() -> None:
-        task = loop.create_task(_reload(server), name="natsd-reload")
+        task = loop.create_task(_reload(server, manager), name="natsd-reload")
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
     def terminate() -> None:
         if not server.is_lame_duck:  # a lame duck is ending already, at its configured pace
             end()
+
+    def move_clients() -> None:
+        if server.is_starting:
+            end()
+            return
+        if manager is not None and server.is_ready:
+            manager.stopping("Lame duck mode: clients move to other servers")
+        server.enter_lame_duck()
 
     def end() -> None:
         stop.set()
@@ -162,26 +208,37 @@ def _handle_signals(stop: asyncio.Event, log: DaemonLog, server: Server) -> None
         signal.SIGINT: end,
         signal.SIGTERM: terminate,
         signal.SIGUSR1: log.reopen,
-        signal.SIGUSR2: server.enter_lame_duck,
+        signal.SIGUSR2: move_clients,
         signal.SIGHUP: reload,
     }
     for number, action in actions.items():
         loop.add_signal_handler(number, _trap, number, action)
 
 
-async def _reload(server: Server) -> None:
+async def _reload(server: Server, manager: "ServiceManager | None") -> None:
     """Apply the configuration file, or log why nothing has changed."""
+    if manager is not None:
+        manager.reloading()
+    status = READY
+    try:
+        await server.reload_file()
+    except Exception as error:
+        reason = _log_refusal(error)
+        status = f"{READY}; the last reload failed: {reason}"
+    if manager is not None:
+        manager.ready(status)
+
+
+def _log_refusal(error: Exception) -> str:
+    """Log why a reload failed, and return that."""
     from natsd.config.load import error_lines
     from natsd.server.reload import ReloadError
 
-    try:
-        await server.reload_file()
-    except OptionsError as error:
-        _logger.error("Failed to reload server configuration: %s", "; ".join(error_lines(error)))
-    except ReloadError as error:
-        _logger.error("Failed to reload server configuration: %s", error)
-    except Exception:
-        _logger.exception("Failed to reload server configuration")
+    reason = "; ".join(error_lines(error)) if isinstance(error, OptionsError) else str(error)
+    is_expected = isinstance(error, OptionsError | ReloadError)
+    text = "Failed to reload server configuration: %s"
+    _logger.error(text, reason, exc_info=None if is_expected else error)
+    return reason
 
 
 def _quit(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -33,15 +33,20 @@ def send_signal(request: str) -> None:
     """Send the signal of a request `<signal>[=<pid>]`. Raises SignalError."""
     command, *targets = request.split("=")
     if len(targets) > 1:
-        raise SignalError(f"invalid signal parameters: {targets[1:]}")
+        raise SignalError(f"invalid signal parameters: [{' '.join(targets[1:])}]")
     if command not in SIGNALS:
         raise SignalError(f'unknown signal "{command}"; there are {", ".join(sorted(SIGNALS))}')
+    failures = []
     for pid in _pids(targets[0] if targets else ""):
         try:
             os.kill(pid, SIGNALS[command])
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise SignalError(f'signal "{command}" {pid}: {reason}') from None
+            failures.append(f'signal "{command}" {pid}: {reason}')
+        except OverflowError:
+            failures.append(f'signal "{command}" {pid}: no such process')
+    if failures:
+        raise SignalError("; ".join(failures))
 
 
 def _pids(target: str) -> list[int]:

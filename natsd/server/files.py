@@ -21,7 +21,7 @@ from natsd.server.own_files import write_own
 
 UNSPECIFIED = ("", "0.0.0.0", "::")
 PID_FILE_MODE = 0o660
-PORTS_FILE_MODE = 0o640
+PORTS_FILE_MODE = 0o644
 
 
 class FileError(Exception):

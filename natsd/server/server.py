@@ -475,6 +475,11 @@ class Server:
         return self._started is not None and self._started.is_set() and self._acceptor is not None
 
     @property
+    def is_starting(self) -> bool:
+        """Whether the start is not over yet."""
+        return self._started is not None and not self._started.is_set()
+
+    @property
     def jetstream(self) -> "JetStream | None":
         """The JetStream engine; None: JetStream is disabled or not running."""
         return self._jetstream.engine

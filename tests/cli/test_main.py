@@ -46,7 +46,7 @@ REFUSED = {
     ("-n", "a b"): "natsd: server name cannot contain spaces",
     ("-sl", "fly"): 'natsd: unknown signal "fly"',
     ("-sl", "quit=abc"): "natsd: invalid pid: abc",
-    ("-sl", "quit=1=2"): "natsd: invalid signal parameters: ['2']",
+    ("-sl", "quit=1=2"): "natsd: invalid signal parameters: [2]",
     ("-sl", "quit=99999999"): 'natsd: signal "quit" 99999999: no such process',
     ("-c", "x"): "natsd: open x: no such file or directory",
     ("-t",): "natsd: must specify [-c, --config] option to check configuration file syntax",
@@ -120,6 +120,8 @@ def test_a_signal_without_a_pid_needs_exactly_one_server(
     pgrep.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(SignalError, match="no natsd processes running"):
         send_signal("term")
-    pgrep.write_text(f"#!/bin/sh\necho {sleeper.pid}\n")
-    send_signal(f"term={str(sleeper.pid)[:-1]}*")
+    prefix = str(sleeper.pid)[:-1]
+    pgrep.write_text(f"#!/bin/sh\necho {prefix}99999999; echo {sleeper.pid}\n")
+    with pytest.raises(SignalError, match=f'^signal "term" {prefix}99999999: no such process$'):
+        send_signal(f"term={prefix}*")
     assert sleeper.wait(10) == -signal.SIGTERM
