@@ -174,7 +174,8 @@ class Sourcing:
 
     def sources_info(self) -> list[StreamSourceInfo]:
         """Return the state of each source, in the order of the configuration."""
-        return [self._links[name].info() for name in self._order if name in self._links]
+        names = (name for name in self._order if name != MIRROR and name in self._links)
+        return [self._links[name].info() for name in names]
 
     # Direct gets for the origin
 

@@ -144,7 +144,9 @@ async def benched(directory: Path) -> AsyncIterator[Bench]:
 def told(stream: Stream) -> StreamSourceInfo:
     """Return the info about the mirror or the only source."""
     mirror = stream.sourcing.mirror_info()
-    return mirror if mirror is not None else stream.sourcing.sources_info()[0]
+    sources = stream.sourcing.sources_info()
+    assert (mirror is None) is bool(sources)  # a mirror is not one of the sources
+    return mirror if mirror is not None else sources[0]
 
 
 def start_of(request: tuple[str, Json, bytes]) -> int:
