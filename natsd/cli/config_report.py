@@ -23,7 +23,8 @@ from natsd.core.durations import format_duration
 EXPIRES_SOON: Final = timedelta(days=30)
 USERS_SHOWN_MAX: Final = 20
 EXPLAINED: Final = (
-    *("host", "port", "http_host", "http_port", "authorization", "accounts", "no_auth_user"),
+    *("host", "port", "http_host", "http_port", "https_port", "http_user", "http_password"),
+    *("authorization", "accounts", "no_auth_user"),
     *("tls", "allow_non_tls", "jetstream", "store_dir", "operators", "trusted_keys", "resolver"),
     *("resolver_preload", "system_account", "no_system_account", "proxy_protocol"),
 )
@@ -59,8 +60,11 @@ def _listeners(options: Options) -> Iterator[str]:
         yield from (f"    {line}" for line in _tls(options.tls))
         if options.allow_non_tls:
             yield "    clients without TLS are accepted too"
-    if options.http_port:
-        yield f"  for monitoring on http://{host_port(options.http_address, options.http_port)}"
+    if options.http_port or options.https_port:
+        where = host_port(options.http_address, options.http_port or options.https_port)
+        yield f"  for monitoring on {options.http_scheme}://{where}"
+        if options.http_user:
+            yield f"    for user {options.http_user}, with a password; /healthz for everybody"
 
 
 def _tls(tls: TlsOptions) -> Iterator[str]:
@@ -218,7 +222,8 @@ def _remarks(options: Options) -> Iterator[str]:
     from natsd.config.options import PAYLOAD_WARN_BYTES
 
     login = options.authorization
-    passwords = [login.password, login.token, *(user.password for _, user in all_users(options))]
+    passwords = [login.password, login.token, options.http_password]
+    passwords += [user.password for _, user in all_users(options)]
     plain = sum(bool(each) and not each.startswith("$2") for each in passwords)
     if plain:
         yield f"{_many(plain, 'password')} or token in plain text: nkeys or bcrypt are safer"

@@ -158,6 +158,14 @@ class Options(Settings):
         "port of the monitoring endpoints; -1: the system picks, 0: none",
     )
     http_base_path: str = text("", "path under which the monitoring endpoints stand")
+    https_port: int = whole(
+        0,
+        RANDOM_PORT,
+        PORT_MAX,
+        "port of the monitoring endpoints by HTTPS, with the certificate of `tls`; 0: none",
+    )
+    http_user: str = text("", "user that may read the monitoring endpoints; empty: everybody")
+    http_password: str = secret("password of that user, in plain or as bcrypt hash")
 
     # Limits.
     max_control_line: int = whole(
@@ -272,7 +280,6 @@ class Options(Settings):
     ocsp_cache: "OcspCacheOptions | None" = optional(
         read_ocsp_cache, "cache of OCSP responses about clients"
     )
-    https_port: int = whole(0, RANDOM_PORT, PORT_MAX, "port of monitoring by HTTPS; 0: none")
     connect_error_reports: int = whole(
         3600, 0, INT32_MAX, "attempts of which one is logged; used by routes", zero_is_default=True
     )
@@ -352,6 +359,11 @@ class Options(Settings):
         """Host on which the monitoring endpoints listen."""
         return self.http_host or self.host
 
+    @property
+    def http_scheme(self) -> str:
+        """Scheme of the monitoring endpoints' URLs."""
+        return "https" if self.https_port else "http"
+
 
 def make_options(base: Options | None = None, /, **settings: Any) -> Options:
     """Return the options of `base` (None: the defaults) with settings changed by name.
@@ -413,24 +425,16 @@ BLOCKS: Final = {
     "ocsp": "OCSP stapling",
     "ocsp_cache": "a cache of OCSP responses",
 }
-SWITCHES: Final = {
-    "https_port": "monitoring by HTTPS",
-}
 
 
 def _check_features(options: Options) -> None:
     """Refuse settings that would switch on what does not exist yet. Raises OptionsError."""
-    found = [name for name in SWITCHES if getattr(options, name)]
-    for name in BLOCKS:
-        block = getattr(options, name)
-        if block is not None and block.is_on:
-            found.append(name)
+    blocks = {name: getattr(options, name) for name in BLOCKS}
     raise_together(
         [
-            OptionsError(
-                f"{name}: natsd does not support {(BLOCKS | SWITCHES)[name]} yet", setting=name
-            )
-            for name in found
+            OptionsError(f"{name}: natsd does not support {BLOCKS[name]} yet", setting=name)
+            for name, block in blocks.items()
+            if block is not None and block.is_on
         ]
     )
     for name, is_on in options.feature_flags.items():
@@ -438,6 +442,22 @@ def _check_features(options: Options) -> None:
             raise OptionsError(
                 f"feature_flags: natsd does not support {name} yet", path=("feature_flags", name)
             )
+
+
+def _check_monitoring(options: Options) -> None:
+    """Check the settings of the monitoring port. Raises OptionsError."""
+    if options.http_port and options.https_port:
+        raise OptionsError(
+            f"can't specify both HTTP ({options.http_port}) and HTTPs ({options.https_port}) ports",
+            setting="https_port",
+        )
+    if options.https_port and options.tls is None:
+        raise OptionsError("TLS cert and key required for HTTPS", setting="https_port")
+    if bool(options.http_user) != bool(options.http_password):
+        raise OptionsError(
+            "http_user and http_password need each other",
+            setting="http_user" if options.http_user else "http_password",
+        )
 
 
 def _check_together(options: Options) -> None:
@@ -461,6 +481,7 @@ def _check_together(options: Options) -> None:
             f"({format_duration(options.lame_duck_duration)})",
             setting=_changed(options, "lame_duck_duration", "lame_duck_grace_period"),
         )
+    _check_monitoring(options)
     if options.store_dir and options.jetstream.store_dir:
         raise OptionsError(
             "store_dir is given twice: by itself and in jetstream", setting="store_dir"

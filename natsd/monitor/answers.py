@@ -5,7 +5,6 @@ method raises BadParameter for parameters it cannot use.
 """
 
 import asyncio
-from collections import Counter
 from typing import Any
 
 from natsd.monitor.accounts import accountz, accstatz, shown_accounts
@@ -27,13 +26,12 @@ Fields = dict[str, Any]
 
 
 class Answers:
-    """The answers about one server; `requests` counts the HTTP requests by endpoint."""
+    """The answers about one server."""
 
     def __init__(self, server: ObservedServer, clock: Clock, http_port: int) -> None:
         self.server = server
         self.clock = clock
         self.turns = Turns()
-        self.requests: Counter[str] = Counter()
         self._http_port = http_port
         self._looking = asyncio.Lock()
         self._processor = ProcessorUse(clock.monotonic_ns(), processor_time_ns())
@@ -48,7 +46,6 @@ class Answers:
             self.clock,
             http_port=self._http_port,
             processor_percent=self._processor_percent(),
-            requests=self.requests,
         )
 
     async def statsz(self, query: Query) -> Fields:
@@ -61,12 +58,12 @@ class Answers:
 
     async def routez(self, query: Query) -> Fields:
         """Return the routes to the servers of the cluster."""
-        if query.text("subs").lower() != "detail":
-            query.flag("subs")
+        _check_subs(query)
         return routez(self.server, self.clock)
 
     async def gatewayz(self, query: Query) -> Fields:
         """Return the gateways to other clusters."""
+        _check_subs(query)
         query.flag("accs")
         return gatewayz(self.server, self.clock)
 
@@ -120,3 +117,12 @@ class Answers:
     async def expvarz(self, query: Query) -> Fields:
         """Return the process's command line and memory."""
         return expvarz()
+
+
+def _check_subs(query: Query) -> None:
+    """Check whether subscriptions are asked for: no connection to another server has any.
+
+    Raises BadParameter.
+    """
+    if query.text("subs").lower() != "detail":
+        query.flag("subs")

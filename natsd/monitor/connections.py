@@ -1,17 +1,20 @@
 """The connections of the monitoring port, bounded in number, time and size: anybody may open them.
 
-    loop ──bytes──> HttpConnection ──bytes──> aiohttp's protocol ──> Endpoints
+    loop ──(TLS)──> HttpConnection ──bytes──> aiohttp's protocol ──> Endpoints
                         └ how long it waits for its peer, and the bytes since the last request
 
 - At most `CONNECTIONS_MAX` are open. One more replaces the connection that has waited longest for
   its peer; if all are being answered, the new one is closed.
 - A peer that has begun a request, or reads an answer, must go on within `PATIENCE_S`; one that has
   received an answer may be silent for `IDLE_S`.
+- With TLS a connection is admitted before its handshake, which must be over within `PATIENCE_S`.
 - Between two requests at most `REQUEST_BYTES_MAX` are read: heads and bodies of monitoring requests
   are short.
 """
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, cast
@@ -21,6 +24,7 @@ PATIENCE_S: Final = 10.0
 IDLE_S: Final = 75.0
 REQUEST_BYTES_MAX: Final = 64 * 1024
 SWEEP_S: Final = 1.0
+RETRY_S: Final = 1.0
 
 
 class HttpConnection(asyncio.Protocol):
@@ -36,7 +40,8 @@ class HttpConnection(asyncio.Protocol):
         self._answering = 0
         self._is_paused = False
         self._is_admitted = False
-        self._since_s = 0.0
+        self._handshake: asyncio.Task[None] | None = None
+        self._since_s = self._loop.time()
 
     # ---- called by the event loop
 
@@ -44,7 +49,8 @@ class HttpConnection(asyncio.Protocol):
         """Admit the connection, or close it at once if there is no room."""
         self.transport = cast("asyncio.Transport", transport)
         self._since_s = self._loop.time()
-        self._is_admitted = self._connections.admit(self)
+        if not self._is_admitted:
+            self._is_admitted = self._connections.admit(self)
         if self._is_admitted:
             self.protocol.connection_made(transport)
         else:
@@ -82,6 +88,24 @@ class HttpConnection(asyncio.Protocol):
         if self._is_admitted:
             self.protocol.connection_lost(exc)
 
+    # ---- before the connection is made
+
+    def secure(self, peer: socket.socket, context: ssl.SSLContext) -> None:
+        """Begin the handshake with the peer, if there is room for the connection."""
+        self._is_admitted = self._connections.admit(self)
+        if self._is_admitted:
+            self._handshake = self._loop.create_task(self._shake_hands(peer, context))
+        else:
+            peer.close()
+
+    async def _shake_hands(self, peer: socket.socket, context: ssl.SSLContext) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self, peer, ssl=context, ssl_handshake_timeout=PATIENCE_S
+            )
+        except OSError:  # a handshake that fails, or takes too long, is one too
+            self._connections.open.pop(self.protocol, None)
+
     # ---- called at the begin and end of a request
 
     def begin(self) -> None:
@@ -116,6 +140,8 @@ class HttpConnection(asyncio.Protocol):
         """Close the connection at once, without sending pending data."""
         if self.transport is not None:
             self.transport.abort()
+        elif self._handshake is not None:
+            self._handshake.cancel()
 
 
 class HttpConnections:
@@ -147,6 +173,19 @@ class HttpConnections:
             longest.abort()
         self.open[connection.protocol] = connection
         return True
+
+    async def accept(self, listener: socket.socket, context: Callable[[], ssl.SSLContext]) -> None:
+        """Accept connections with TLS until it is cancelled; `context` is asked for each of them.
+
+        While descriptors are missing, connections wait in the kernel.
+        """
+        while True:
+            try:
+                peer, _ = await self.loop.sock_accept(listener)
+            except OSError:
+                await asyncio.sleep(RETRY_S)
+                continue
+            self.protocol().secure(peer, context())
 
     @contextmanager
     def answering(self, protocol: asyncio.BaseProtocol) -> Iterator[None]:

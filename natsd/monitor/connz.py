@@ -271,7 +271,7 @@ def _row(
         if value := getattr(connection, name):
             row[name] = value
     row |= _tls(connection, options)
-    interest = _interest(connection, options)
+    interest = _interest(connection, options, accounts)
     if not options.auth:
         return row | interest
     return row | _login(connection, accounts) | interest | _identity(connection, accounts)
@@ -331,8 +331,13 @@ def _identity(connection: Client | ClosedClient, accounts: AccountDirectory) -> 
     return {name: value for name, value in told.items() if value}
 
 
-def _interest(connection: Client | ClosedClient, options: ConnzParameters) -> dict[str, Any]:
-    """Return the subscriptions if `subs` asks for them; an empty mapping if there are none."""
+def _interest(
+    connection: Client | ClosedClient, options: ConnzParameters, accounts: AccountDirectory
+) -> dict[str, Any]:
+    """Return the subscriptions if `subs` asks for them; an empty mapping if there are none.
+
+    As in nats-server, the details of closed connections name the account.
+    """
     if not (options.subs or options.subs_detail):
         return {}
     subscriptions = connection.subscriptions()
@@ -342,8 +347,15 @@ def _interest(connection: Client | ClosedClient, options: ConnzParameters) -> di
     subscriptions = chain((first,), subscriptions)
     if options.subs:
         return {"subscriptions_list": (each.subject for each in subscriptions)}
+    owner: dict[str, Any] = {}
+    if isinstance(connection, ClosedClient):
+        account = accounts.get(connection.account_name)
+        owner = {"account": connection.account_name}
+        if account is not None and account.name_tag:
+            owner["account_tag"] = account.name_tag
     details = (
-        subscription_row(each.subject, each.queue, each.sid, each.msgs, each.max, connection.cid)
+        owner
+        | subscription_row(each.subject, each.queue, each.sid, each.msgs, each.max, connection.cid)
         for each in subscriptions
     )
     return {"subscriptions_list_detail": details}

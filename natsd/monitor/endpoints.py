@@ -1,7 +1,8 @@
 """The monitoring endpoints as an aiohttp application.
 
 - Answers are JSON, indented by two spaces, and scripts of other origins may read them. A bad
-  parameter is answered 400 in plain text, and an unknown path 404.
+  parameter is answered 400 in plain text, and an unknown path 404 (unknown_paths.py).
+- With a password every request is checked first (access.py).
 - Every request is counted by its endpoint, for `http_req_stats` in `/varz`.
 - Answers are written in turns (turns.py), a long one while it is made, so that a slow reader costs
   no memory. `/jsz` and `/subsz` are made before they are written: at most `LARGE_AT_ONCE` of them
@@ -21,6 +22,7 @@ import msgspec.json
 from aiohttp import web
 
 from natsd.core.quoting import html_safe
+from natsd.monitor.access import Access, refusal
 from natsd.monitor.answers import Answers
 from natsd.monitor.clock import Clock
 from natsd.monitor.connections import HttpConnections
@@ -28,7 +30,8 @@ from natsd.monitor.index import index_page
 from natsd.monitor.internals import NO_RAFT, stacksz
 from natsd.monitor.json_text import pieces
 from natsd.monitor.observed import ObservedServer
-from natsd.monitor.query import BadParameter, Query
+from natsd.monitor.query import BadParameter, Query, read_parameters
+from natsd.monitor.unknown_paths import unknown_path
 
 HTTP_OK: Final = 200
 ANY_ORIGIN: Final = {"Access-Control-Allow-Origin": "*"}
@@ -50,6 +53,8 @@ class Endpoints:
     def __init__(self, server: ObservedServer, http_port: int, clock: Clock) -> None:
         self._base_path = server.options.http_base_path
         self._answers = Answers(server, clock, http_port)
+        self._requests = server.http_requests
+        self._access = Access(server)
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self.connections: HttpConnections | None = None
 
@@ -73,20 +78,20 @@ class Endpoints:
             "/healthz": ("/healthz", self._healthz),
             "/ipqueuesz": ("/ipqueuesz", answers.ipqueuesz),
             "/raftz": ("/raftz", self._raftz),
-            "/debug/vars": ("/expvarz", answers.expvarz),
+            "/debug/vars": ("/expvarz", self._expvarz),
         }
         application = web.Application()  # without middlewares, see _served
         application.on_response_prepare.append(_keep_versions_quiet)
         for path, (counted_as, handler) in routes.items():
             full_path = posixpath.normpath(base + path).replace("//", "/")
             application.router.add_route("*", full_path, self._served(counted_as, handler))
-        application.router.add_route("*", "/{path:.*}", self._served("", _not_found))
+        application.router.add_route("*", "/{path:(?s:.*)}", self._served("", None))
         return application
 
     def _served(
-        self, name: str, handler: Handler
+        self, name: str, handler: Handler | None
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """Return the request handler that aiohttp calls.
+        """Return the request handler that aiohttp calls; without a `handler`, for other paths.
 
         This wrapper is no middleware, because aiohttp keeps handlers with middlewares in a cache of
         its module, which would keep the server alive.
@@ -94,12 +99,17 @@ class Endpoints:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             if name:
-                self._answers.requests[name] += 1
+                self._requests[name] = self._requests.get(name, 0) + 1
             assert self.connections is not None
             with self.connections.answering(request.protocol):
                 try:
+                    if not await self._access.allows(request, name):
+                        return refusal()
+                    if handler is None:
+                        return unknown_path(request)
+                    query = Query(read_parameters(request.raw_path.partition("?")[2]))
                     async with self._large if name in LARGE else contextlib.nullcontext():
-                        answer = await handler(Query(request.query))
+                        answer = await handler(query)
                         if isinstance(answer, web.Response):
                             return answer
                         return await self._write(request, answer)
@@ -137,7 +147,13 @@ class Endpoints:
         return web.Response(text=index_page(), content_type="text/html")
 
     async def _stacksz(self, query: Query) -> Answer:
-        return web.Response(text=stacksz(), content_type=JSON_TYPE, headers=ANY_ORIGIN)
+        headers = ANY_ORIGIN | {"Content-Type": JSON_TYPE}
+        return web.Response(body=stacksz().encode(), headers=headers)
+
+    async def _expvarz(self, query: Query) -> Answer:
+        """Return the memory statistics; as in Go, scripts of other origins may not read them."""
+        text = msgspec.json.encode(await self._answers.expvarz(query))
+        return web.Response(body=html_safe(text), content_type=JSON_TYPE, charset="utf-8")
 
     async def _raftz(self, query: Query) -> Answer:
         return web.Response(text=NO_RAFT, status=404)
@@ -159,7 +175,3 @@ class Endpoints:
 async def _keep_versions_quiet(request: web.Request, response: web.StreamResponse) -> None:
     """Remove the `Server` header: clients need not know the HTTP library and its version."""
     response.headers.popall("Server", None)
-
-
-async def _not_found(query: Query) -> Answer:
-    return web.Response(text="404 page not found\n", status=404)

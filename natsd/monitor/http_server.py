@@ -2,6 +2,8 @@
 
 - `start` binds the port and returns at once. aiohttp takes longer to import than the whole server
   takes to start, so it is imported in a thread; meanwhile the kernel queues connections.
+- With `https_port` the port speaks TLS, with the certificates of the client port as they are at the
+  time of the connection. As in nats-server, no certificate is asked for.
 - If descriptors or memory are missing, monitoring waits for them and begins later.
 - Monitoring reads the server through `natsd.monitor.observed` and changes nothing, with one
   exception: the system account may ask for a client to be closed, or to be told to reconnect
@@ -12,17 +14,23 @@ import asyncio
 import importlib
 import logging
 import socket
+from dataclasses import replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.monitor.clock import Clock
 from natsd.monitor.observed import ObservedServer
 from natsd.store.disk.disk import is_transient
+from natsd.tls.errors import TlsError
 
 if TYPE_CHECKING:
+    import ssl
+
     from aiohttp.web import AppRunner
 
     from natsd.monitor.connections import HttpConnections
+    from natsd.tls.context import TlsContext
 
 _logger = logging.getLogger("natsd.monitor")
 
@@ -40,6 +48,8 @@ class Monitor:
         self._runner: AppRunner | None = None
         self._connections: HttpConnections | None = None
         self._accepting: asyncio.Server | None = None
+        self._clients_tls: TlsContext | None = None
+        self._own_tls: TlsContext | None = None
         self.host = server.options.http_address
         self.port = bound_port(listener)
         self._serving = asyncio.create_task(self._begin(), name="natsd-monitor")
@@ -86,7 +96,23 @@ class Monitor:
         assert self._runner.server is not None
         loop = asyncio.get_running_loop()
         self._connections = endpoints.connections = HttpConnections(loop, self._runner.server)
+        if self._server.options.https_port:
+            await self._connections.accept(self._listener, self._tls)
         self._accepting = await loop.create_server(self._connections.protocol, sock=self._listener)
+
+    def _tls(self) -> "ssl.SSLContext":
+        """Return the settings of a handshake that begins now."""
+        openings = self._server.openings
+        assert openings is not None
+        assert openings.tls is not None
+        if openings.tls is not self._clients_tls:
+            self._clients_tls = openings.tls
+            try:
+                self._own_tls = _without_verification(openings.tls)
+            except TlsError as error:  # the files have changed since the reload
+                _logger.error("Monitoring keeps its certificates: %s", error)
+        assert self._own_tls is not None
+        return self._own_tls.context
 
     async def _end(self) -> None:
         """Undo `_serve`, whether it was complete or not."""
@@ -116,11 +142,32 @@ def start(server: ObservedServer) -> Monitor:
     """
     options = server.options
     try:
-        listener = listen(options.http_address, options.http_port)
+        listener = listen(options.http_address, options.http_port or options.https_port)
     except ListenError as error:
         raise ListenError(
             f"Can't start monitoring: can't listen to the monitor port: {error}"
         ) from None
     monitor = Monitor(server, listener)
-    _logger.info("Starting http monitor on %s", host_port(monitor.host, monitor.port))
+    where = host_port(monitor.host, monitor.port)
+    _logger.info("Starting %s monitor on %s", options.http_scheme, where)
+    if options.http_password and not options.https_port and not _is_loopback(monitor.host):
+        _logger.warning("Passwords for monitoring on %s are not encrypted: use https_port", where)
     return monitor
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether only this machine can connect to the host."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _without_verification(tls: "TlsContext") -> "TlsContext":
+    """Return the same settings for peers without a certificate."""
+    from natsd.tls.context import TlsContext
+
+    options = tls.options
+    if not (options.verify or options.verify_and_map):
+        return tls
+    return TlsContext(replace(options, verify=False, verify_and_map=False))

@@ -50,6 +50,7 @@ def config(options: JetStreamOptions) -> dict[str, Any]:
         ),
         "sync_always": options.syncs_always,
         "domain": options.domain,
+        "compress_ok": True,
         "unique_tag": options.unique_tag,
         "strict": options.strict,
     }

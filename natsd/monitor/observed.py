@@ -1,6 +1,6 @@
 """The server as monitoring sees it: it reads these attributes, and no others."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -102,6 +102,10 @@ class ObservedServer(Protocol):
     @property
     def authenticator(self) -> Authenticator:
         """The part of the server that decides over logins."""
+
+    @property
+    def http_requests(self) -> MutableMapping[str, int]:
+        """The number of monitoring requests by HTTP so far, by endpoint."""
 
     @property
     def http_port(self) -> int:

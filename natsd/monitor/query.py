@@ -1,13 +1,36 @@
 """The parameters of a monitoring request, and nats-server's error texts for unreadable ones."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import unquote_plus
 
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 
 INT64_MAX: Final = 2**63 - 1
 UINT64_MAX: Final = 2**64 - 1
+
+
+_BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
+
+
+def read_parameters(text: str) -> dict[str, str]:
+    """Return the parameters after the `?` of a request, as Go's `url.ParseQuery` reads them.
+
+    Of several with one name the first counts. One with a semicolon or a bad escape is left out.
+    """
+    parameters: dict[str, str] = {}
+    for pair in text.split("&"):
+        if pair and ";" not in pair and not has_bad_escape(pair):
+            name, _, value = pair.partition("=")
+            parameters.setdefault(unquote_plus(name), unquote_plus(value))
+    return parameters
+
+
+def has_bad_escape(text: str) -> bool:
+    """Return whether a `%` is not followed by two hexadecimal digits."""
+    return _BAD_ESCAPE.search(text) is not None
 
 
 class BadParameter(Exception):

@@ -28,7 +28,7 @@ _PARAMETERS: Final = {
     "include_unused": "unused",
     "filter": "queues",
 }
-"""Fields whose HTTP parameter has another name."""
+"""Fields whose HTTP parameter has another name, except those of `HEALTHZ`."""
 
 
 class EventFilterOptions(Model):
@@ -190,8 +190,9 @@ def with_filter(options: type[Model] | None, name: str) -> type[Model]:
 
 def query_of(options: Model) -> Query:
     """Return the parameters of the HTTP request that asks for the same as the options."""
+    renamed = {} if isinstance(options, HealthzOptions) else _PARAMETERS
     parameters = {
-        _PARAMETERS.get(name, name): "true" if value is True else str(value)
+        renamed.get(name, name): "true" if value is True else str(value)
         for name in type(options).model_fields
         if (value := getattr(options, name)) and not isinstance(value, list)
     }

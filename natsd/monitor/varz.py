@@ -4,7 +4,6 @@ Field names and their order are those of nats-server's `Varz`. Features that nat
 are shown as empty objects and zeros.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from natsd.monitor.clock import Clock
@@ -25,19 +24,17 @@ def varz(
     *,
     http_port: int,
     processor_percent: float,
-    requests: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return the answer to `/varz`.
 
-    `processor_percent` is the process's share of one core; `requests` are the HTTP requests so far,
-    by endpoint.
+    `processor_percent` is the process's share of one core.
     """
     return (
         _identity(server)
         | _settings(server, http_port)
         | _process(server, clock, processor_percent)
         | _traffic(server)
-        | _rest(server, requests)
+        | _rest(server)
     )
 
 
@@ -71,9 +68,9 @@ def _settings(server: ObservedServer, http_port: int) -> dict[str, Any]:
         "ping_interval": nanoseconds(options.ping_interval),
         "ping_max": options.ping_max,
         "http_host": options.http_address,
-        "http_port": http_port,
+        "http_port": 0 if options.https_port else http_port,
         "http_base_path": options.http_base_path,
-        "https_port": 0,
+        "https_port": http_port if options.https_port else 0,
         "auth_timeout": number(options.login_timeout.total_seconds()),
         "max_control_line": options.max_control_line,
         "max_payload": options.max_payload,
@@ -130,11 +127,11 @@ def _traffic(server: ObservedServer) -> dict[str, Any]:
     }
 
 
-def _rest(server: ObservedServer, requests: Mapping[str, int]) -> dict[str, Any]:
+def _rest(server: ObservedServer) -> dict[str, Any]:
     counters, options = server.counters, server.options
     operators = options.operators
     told: dict[str, Any] = {
-        "http_req_stats": dict(sorted(requests.items())),
+        "http_req_stats": dict(sorted(server.http_requests.items())),
         "config_load_time": timestamp(datetime_ns(server.config_load_time)),
         "config_digest": server.config_digest,
         "tags": options.server_tags or None,

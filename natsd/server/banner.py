@@ -67,7 +67,7 @@ def log_starting(server: ServerIdentity) -> None:
     _logger.info("  Name:     %s", server.name)
     _logger.info("  ID:       %s", server.id)
     logins = getattr(server.authenticator, "inner", server.authenticator)  # a callout asks them
-    if getattr(logins, "has_plain_passwords", False):
+    if getattr(logins, "has_plain_passwords", False) or _is_plain(options.http_password):
         _logger.warning("Plaintext passwords detected, use nkeys or bcrypt")
     if server.config is not None and server.config.path is not None:
         _logger.info("Using configuration file: %s (%s)", server.config.path, server.config.digest)
@@ -79,6 +79,15 @@ def log_starting(server: ServerIdentity) -> None:
             "and could lead to poor performance",
             PAYLOAD_WARN_BYTES / MIB,
         )
+
+
+def _is_plain(password: str) -> bool:
+    """Return whether there is a password, and it is not a hash."""
+    if not password:
+        return False
+    from natsd.auth.passwords import bcrypt_cost
+
+    return not bcrypt_cost(password)
 
 
 def _log_operators(options: Options) -> None:

@@ -98,6 +98,7 @@ class Server:
         self.client_port = 0
         self.clients: dict[int, Client] = {}
         self.accounts: AccountDirectory
+        self.http_requests: dict[str, int] = {}
         self.logins = PendingLogins()
         self.openings: Openings | None = None
         self.settings = Settings()

@@ -55,7 +55,8 @@ class ServerFiles:
 
         Raises ListenError.
         """
-        if self._server.options.http_port:
+        options = self._server.options
+        if options.http_port or options.https_port:
             from natsd.monitor import http_server  # few servers have endpoints
 
             self._monitor = http_server.start(self._server)
@@ -114,7 +115,9 @@ class ServerFiles:
         scheme = "nats" if server.options.tls is None else "tls"
         ports = {"nats": reachable_urls(scheme, server.client_host, server.client_port)}
         if self._monitor:
-            ports["monitoring"] = reachable_urls("http", self._monitor.host, self._monitor.port)
+            ports["monitoring"] = reachable_urls(
+                server.options.http_scheme, self._monitor.host, self._monitor.port
+            )
         if self._profiling:
             ports["profile"] = reachable_urls("http", self._profiling.host, self._profiling.port)
         return ports

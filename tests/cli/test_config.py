@@ -113,6 +113,8 @@ def test_secrets_in_arguments_are_replaced(line: str) -> None:
 EXPLAINED = """
 listen: "127.0.0.1:4333"
 http: 8222
+http_user: scraper
+http_password: "hush-hush"
 max_payload: 2KiB
 tls { cert_file: "certs/server-cert.pem", key_file: "certs/server-key.pem", verify: true }
 accounts {
@@ -141,6 +143,7 @@ def test_check_explains_a_file(
         "certificate certs/server-cert.pem: CN=localhost, valid until 20",
         "clients must have a certificate",
         "for monitoring on http://127.0.0.1:8222",
+        "for user scraper, with a password; /healthz for everybody",
         "user a, with a password, in account A: may publish x.>",
         "clients without credentials, as user a",
         "A: 1 user, JetStream on",
@@ -151,7 +154,7 @@ def test_check_explains_a_file(
         "files: 10000000000 bytes",
         "files are encrypted (chachapoly)",
         "max_payload: 2048",
-        "2 passwords or token in plain text",
+        "3 passwords or token in plain text",
         "the certificate certs/server-cert.pem expires in",
     ):
         assert line in shown

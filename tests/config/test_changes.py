@@ -52,7 +52,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "ocsp": st.just(False),
     "ocsp_cache": st.sampled_from([False, {"type": "none", "local_store": "x"}]),
     "remote_syslog": st.sampled_from(["", "udp://a", "unix:///dev/log"]),
-    "https_port": st.just(0),
+    "https_port": st.just(0),  # needs tls
+    "http_user": st.just(""),  # needs a password
+    "http_password": st.just(""),
     "write_timeout": st.sampled_from(["default", "close", "retry"]),
     "no_auth_user": st.just(""),
     "authorization": st.sampled_from(

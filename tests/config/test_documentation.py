@@ -20,7 +20,7 @@ from natsd.config import (
     tls_options,
     trace_options,
 )
-from natsd.config.options import BLOCKS, SWITCHES, Options
+from natsd.config.options import BLOCKS, Options
 from natsd.config.resolver_options import ResolverOptions
 from natsd.config.settings import settings_of
 from tests.source.reading import ROOT
@@ -48,7 +48,6 @@ TABLES: dict[str, tuple[type, dict[str, str]]] = {
     "tls": (tls_options.TlsOptions, tls_options.ALIASES),
     "resolver": (ResolverOptions, {"type": "kind"}),
 }
-LATER = BLOCKS.keys() | SWITCHES.keys()
 TABLE = re.compile(r"(?<=<!-- table: )(.+?)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
@@ -65,7 +64,7 @@ def table(kind: type, aliases: dict[str, str]) -> str:
         others = sorted(alias for alias, of in aliases.items() if of == name)
         names = ", ".join(f"`{each}`" for each in (name, *others))
         meaning = setting.metadata["kind"].description
-        if kind is Options and name in LATER:
+        if kind is Options and name in BLOCKS:
             meaning += " (not supported yet)"
         rows.append(f"| {names} | {default_of(setting.default)} | {meaning} |")
     return "\n".join(rows) + "\n"

@@ -208,7 +208,12 @@ MISTAKES = {
     "tls { ocsp_peer { verify: true } }": ["x.conf:1:7: tls: ocsp_peer is not supported yet"],
     "tls { ocsp_peer { verfy: true } }": ['x.conf:1:19: tls: ocsp_peer: unknown field "verfy"'],
     "remote_syslog: 'ftp://x'": ["x.conf:1:1: remote_syslog: invalid network type"],
-    "https: 8443": ["x.conf:1:1: https_port: natsd does not support monitoring by HTTPS"],
+    "https: 8443": ["x.conf:1:1: TLS cert and key required for HTTPS"],
+    "https: 8443, http: 8222, tls {cert_file: c, key_file: k}": [
+        "x.conf:1:1: can't specify both HTTP (8222) and HTTPs (8443) ports"
+    ],
+    "http_user: scraper": ["x.conf:1:1: http_user and http_password need each other"],
+    "http_password: hush": ["x.conf:1:1: http_user and http_password need each other"],
 }
 
 

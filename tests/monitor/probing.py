@@ -19,6 +19,7 @@ class Probe:
 
     def __init__(self, server: Server, port: int, session: ClientSession) -> None:
         self.server = server
+        self.port = port
         self._url = f"http://127.0.0.1:{port}"
         self._session = session
 

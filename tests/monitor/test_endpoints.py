@@ -604,3 +604,30 @@ async def test_stopping_at_once_leaves_nothing() -> None:
         await watcher.stop()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", watcher.port)
+
+
+# ---- paths
+
+
+@pytest.mark.parametrize(
+    ("path", "where"),
+    [
+        ("//varz", "/varz"),
+        ("/./varz?a=%20b", "/varz?a=%20b"),
+        ("/connz/../", "/"),
+        ("//evil.example/..", "/"),
+        ("//evil.example", "/evil.example"),
+        ("/\\evil.example//", "/%5Cevil.example/"),
+        ("/a/../%0d%0aX:y", "/%0d%0aX:y"),
+    ],
+)
+async def test_unclean_paths_are_redirected_within_the_server(path: str, where: str) -> None:
+    async with probing() as probe:
+        reader, writer = await asyncio.open_connection("127.0.0.1", probe.port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+        head, _, _ = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+    lines = head.decode().split("\r\n")
+    assert lines[0].split()[1] == "307"
+    assert f"Location: {where}" in lines
+    assert not any(line.startswith("X:") for line in lines)

@@ -63,6 +63,7 @@ async def test_varz_tells_settings_use_and_bounds(probe: Probe, tmp_path: Path) 
         "store_dir": str(tmp_path / "jetstream"),
         "sync_interval": 120_000_000_000,  # as nats-server shows it beside sync_always
         "sync_always": True,
+        "compress_ok": True,
         "strict": True,
     }
     assert block["limits"] == {"max_ack_pending": 5}

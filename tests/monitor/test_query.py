@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from natsd.monitor.query import BadParameter, Query
+from natsd.monitor.query import BadParameter, Query, read_parameters
+from natsd.monitor.service_requests import HealthzOptions, LeafzOptions, query_of
 
 REFUSED: list[tuple[Callable[[Query], object], str, str]] = [
     (
@@ -61,3 +62,25 @@ def test_read() -> None:
     assert query.whole("minus") == -4
     assert query.whole("plus") == 4
     assert query.unsigned("big") == 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    {
+        "": {},
+        "a=1&b=%2B+c": {"a": "1", "b": "+ c"},
+        "a=1&a=2": {"a": "1"},
+        "&&a&b=&": {"a": "", "b": ""},
+        "a=1;b=2&c=3": {"c": "3"},
+        "a=%zz&b=%4&c=3": {"c": "3"},
+        "a=%ff": {"a": "\ufffd"},
+    }.items(),
+)
+def test_parameters_are_read_as_go_reads_them(text: str, parameters: dict[str, str]) -> None:
+    assert read_parameters(text) == parameters
+
+
+def test_services_name_the_account_as_their_endpoints_do() -> None:
+    assert query_of(LeafzOptions(account="A")).parameters == {"acc": "A"}
+    asked = HealthzOptions(account="A", stream="S", details=True)
+    assert query_of(asked).parameters == {"account": "A", "stream": "S", "details": "true"}

@@ -34,6 +34,7 @@ from tests.server.test_reload_table import (
     BASE,
     LARGER,
     LIMITED,
+    MONITORING,
     NO_EFFECT,
     OPERATOR_MODE,
     USERS,
@@ -337,6 +338,7 @@ ELSEWHERE: Final = {
     *LARGER,
     *NO_EFFECT,
     *OPERATOR_MODE,
+    *MONITORING,
 }
 """Settings whose effect other tests show."""
 

@@ -86,6 +86,9 @@ OPERATOR_MODE: Final = (
 )
 """Settings of operator mode (tests/server/test_operator_mode.py)."""
 
+MONITORING: Final = ("http_user", "http_password")
+"""Settings of monitoring that need each other (tests/monitor/test_access.py)."""
+
 LOGINS: Final[dict[str, tuple[Any, Any]]] = {
     "authorization.timeout": ({}, {"timeout": "3s"}),
     "authorization.default_permissions": (
@@ -128,7 +131,7 @@ def files_of(name: str, directory: Path) -> dict[str, str]:
 
 def test_the_table_has_every_setting_that_can_be_reloaded() -> None:
     reloadable = {name for name, row in APPLIED_BY.items() if row.components}
-    assert {*BOTH_WAYS, *LOGINS, *LARGER, *NO_EFFECT, *OPERATOR_MODE} == reloadable
+    assert {*BOTH_WAYS, *LOGINS, *LARGER, *NO_EFFECT, *OPERATOR_MODE, *MONITORING} == reloadable
 
 
 @pytest.mark.parametrize("name", NO_EFFECT)
