@@ -1,12 +1,13 @@
 """The monitoring endpoints as an aiohttp application.
 
-- Answers are JSON, indented by two spaces, and scripts of other origins may read them. A bad
-  parameter is answered 400 in plain text, and an unknown path 404 (unknown_paths.py).
+- Answers are JSON, indented by two spaces, and scripts of other origins may read them; `/metrics`
+  is text. A bad parameter is answered 400 in plain text, and an unknown path 404
+  (unknown_paths.py).
 - With a password every request is checked first (access.py).
 - Every request is counted by its endpoint, for `http_req_stats` in `/varz`.
 - Answers are written in turns (turns.py), a long one while it is made, so that a slow reader costs
-  no memory. `/jsz` and `/subsz` are made before they are written: at most `LARGE_AT_ONCE` of them
-  are under way.
+  no memory. `/jsz` and `/subsz` are made, and the numbers of `/metrics` read, before they are
+  written: at most `LARGE_AT_ONCE` of these answers are under way.
 - While an answer is written, waiting for the peer to read takes at most `ANSWER_S` in all.
 - Nothing here changes the server.
 """
@@ -15,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import posixpath
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import msgspec.json
@@ -29,6 +30,7 @@ from natsd.monitor.connections import HttpConnections
 from natsd.monitor.index import index_page
 from natsd.monitor.internals import NO_RAFT, stacksz
 from natsd.monitor.json_text import pieces
+from natsd.monitor.metrics import Exposition, Gzip, Metrics
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query, read_parameters
 from natsd.monitor.unknown_paths import unknown_path
@@ -36,14 +38,14 @@ from natsd.monitor.unknown_paths import unknown_path
 HTTP_OK: Final = 200
 ANY_ORIGIN: Final = {"Access-Control-Allow-Origin": "*"}
 JSON_TYPE: Final = "application/json"
-LARGE: Final = ("/jsz", "/subsz")
+LARGE: Final = ("/jsz", "/subsz", "/metrics")
 LARGE_AT_ONCE: Final = 4
 ANSWER_S: Final = 60.0
 
 _logger = logging.getLogger("natsd.monitor")
 
-Answer = web.Response | dict[str, Any]
-"""A response, or a mapping to be written as JSON."""
+Answer = web.Response | Exposition | dict[str, Any]
+"""A response, metrics, or a mapping to be written as JSON."""
 Handler = Callable[[Query], Awaitable[Answer]]
 
 
@@ -56,6 +58,7 @@ class Endpoints:
         self._requests = server.http_requests
         self._access = Access(server)
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._metrics = Metrics(self._answers)
         self.connections: HttpConnections | None = None
 
     def application(self) -> web.Application:
@@ -78,10 +81,12 @@ class Endpoints:
             "/healthz": ("/healthz", self._healthz),
             "/ipqueuesz": ("/ipqueuesz", answers.ipqueuesz),
             "/raftz": ("/raftz", self._raftz),
+            "/metrics": ("/metrics", self._metrics.exposition),
             "/debug/vars": ("/expvarz", self._expvarz),
         }
         application = web.Application()  # without middlewares, see _served
         application.on_response_prepare.append(_keep_versions_quiet)
+        application.on_cleanup.append(self._end)
         for path, (counted_as, handler) in routes.items():
             full_path = posixpath.normpath(base + path).replace("//", "/")
             application.router.add_route("*", full_path, self._served(counted_as, handler))
@@ -107,7 +112,8 @@ class Endpoints:
                         return refusal()
                     if handler is None:
                         return unknown_path(request)
-                    query = Query(read_parameters(request.raw_path.partition("?")[2]))
+                    parameters = read_parameters(request.raw_path.partition("?")[2])
+                    query = Query(parameters, request.headers)
                     async with self._large if name in LARGE else contextlib.nullcontext():
                         answer = await handler(query)
                         if isinstance(answer, web.Response):
@@ -122,26 +128,44 @@ class Endpoints:
 
         return handle
 
-    async def _write(self, request: web.Request, answer: dict[str, Any]) -> web.StreamResponse:
-        """Write the answer as JSON; one that takes more than a turn is sent while it is made."""
-        text = pieces(answer, pretty=True)
-        chunk, is_last = await self._answers.turns.chunk(text)
+    async def _write(
+        self, request: web.Request, answer: Exposition | dict[str, Any]
+    ) -> web.StreamResponse:
+        """Write the answer; one that takes more than a turn is sent while it is made."""
+        if isinstance(answer, Exposition):
+            compress = Gzip() if answer.is_gzip else None
+            return await self._send(request, answer.pieces, answer.headers, compress)
+        headers = {"Content-Type": JSON_TYPE} | ANY_ORIGIN
+        return await self._send(request, pieces(answer, pretty=True), headers)
+
+    async def _send(
+        self,
+        request: web.Request,
+        text: Iterator[bytes],
+        headers: dict[str, str],
+        compress: Gzip | None = None,
+    ) -> web.StreamResponse:
+        chunk, is_last = await self._chunk(text, compress)
         if is_last:
-            return web.Response(body=chunk, content_type=JSON_TYPE, headers=ANY_ORIGIN)
-        response = web.StreamResponse(headers=ANY_ORIGIN)
-        response.content_type = JSON_TYPE
+            return web.Response(body=chunk, headers=headers)
+        response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         await response.write(chunk)
         loop = asyncio.get_running_loop()
         patience_s = ANSWER_S
         while not is_last:
-            chunk, is_last = await self._answers.turns.chunk(text)
+            chunk, is_last = await self._chunk(text, compress)
             asked_s = loop.time()
             async with asyncio.timeout(patience_s):
                 await response.write(chunk)
             patience_s -= loop.time() - asked_s
         await response.write_eof()
         return response
+
+    async def _chunk(self, text: Iterator[bytes], compress: Gzip | None) -> tuple[bytes, bool]:
+        """Return the next part of the body, and whether it is the last."""
+        chunk, is_last = await self._answers.turns.chunk(text)
+        return chunk if compress is None else await compress(chunk, is_last=is_last), is_last
 
     async def _index(self, query: Query) -> Answer:
         return web.Response(text=index_page(), content_type="text/html")
@@ -154,6 +178,9 @@ class Endpoints:
         """Return the memory statistics; as in Go, scripts of other origins may not read them."""
         text = msgspec.json.encode(await self._answers.expvarz(query))
         return web.Response(body=html_safe(text), content_type=JSON_TYPE, charset="utf-8")
+
+    async def _end(self, application: web.Application) -> None:
+        self._metrics.close()
 
     async def _raftz(self, query: Query) -> Answer:
         return web.Response(text=NO_RAFT, status=404)

@@ -8,6 +8,8 @@ from urllib.parse import unquote_plus
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
 INT64_MAX: Final = 2**63 - 1
 UINT64_MAX: Final = 2**64 - 1
 
@@ -38,10 +40,13 @@ class BadParameter(Exception):
 
 
 class Query:
-    """The parameters of one request, with typed access."""
+    """The parameters of one request, with typed access, and the headers of an HTTP request."""
 
-    def __init__(self, parameters: Mapping[str, str]) -> None:
+    def __init__(
+        self, parameters: Mapping[str, str], headers: Mapping[str, str] = _NO_HEADERS
+    ) -> None:
         self.parameters = parameters
+        self.headers = headers
 
     def text(self, name: str) -> str:
         """Return the parameter's text; empty if it is absent."""

@@ -73,6 +73,7 @@ HEAVY = (
     "rich",
     "lark",
     "cryptography",
+    "prometheus_client",
     "natsd.bench",
     "natsd.monitor.endpoints",
 )

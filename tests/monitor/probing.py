@@ -23,9 +23,12 @@ class Probe:
         self._url = f"http://127.0.0.1:{port}"
         self._session = session
 
+    def url(self, path: str) -> str:
+        return self._url + path
+
     async def ask(self, path: str) -> tuple[int, Any, dict[str, str]]:
         """Return status, body (decoded if it is JSON) and headers."""
-        async with self._session.get(self._url + path) as response:
+        async with self._session.get(self.url(path)) as response:
             text = await response.text()
             is_json = response.content_type == "application/json"
             headers = dict(response.headers)

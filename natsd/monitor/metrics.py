@@ -1,0 +1,153 @@
+"""`/metrics`: the server's numbers for Prometheus, under the names of the Prometheus NATS exporter.
+
+    server, accounts, connections, streams ──rows, in steps──▶ text, in pieces ──▶ gzip ──▶ peer
+                                         prometheus-client's registry ──text──▶ ┘
+
+- A request takes the options that the exporter takes as flags; see MetricsOptions.
+- Everything is read in turns (turns.py), the text is made while it is written, and compressed in a
+  thread.
+- prometheus-client is imported in a thread, by the first scrape.
+"""
+
+import asyncio
+import importlib
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final, cast, get_args
+
+from natsd.monitor.account_metrics import DETAILS, TRAFFIC, account_rows
+from natsd.monitor.answers import Answers
+from natsd.monitor.connection_metrics import CONNECTIONS, connection_rows
+from natsd.monitor.jetstream_metrics import Depth, jetstream_rows
+from natsd.monitor.metric_text import families
+from natsd.monitor.query import BadParameter, Query
+from natsd.monitor.server_metrics import health, leaf_nodes, numbers
+
+if TYPE_CHECKING:
+    from natsd.monitor.process_metrics import ProcessRegistry
+
+PREFIX: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+PREFIX_BYTES_MAX: Final = 64
+DEPTHS: Final = {
+    "": "consumers",
+    "all": "consumers",
+    "consumer": "consumers",
+    "stream": "streams",
+    "account": "accounts",
+} | {depth: depth for depth in get_args(Depth)}
+GZIP_LEVEL: Final = 1
+GZIP_WINDOW_BITS: Final = 31
+"""The largest window, with the header of gzip."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsOptions:
+    """The parameters of a `/metrics` request: flags of the Prometheus NATS exporter."""
+
+    prefix: str
+    """What the names begin with, in place of `gnatsd` and `jetstream`; empty: with these."""
+    use_internal_server_name: bool
+    """Whether the label `server_id` is the name of the server."""
+    connz_detailed: bool
+    """Whether each connection has its own samples."""
+    jsz: Depth
+    """How much is told about JetStream."""
+
+    @classmethod
+    def of(cls, query: Query) -> "MetricsOptions":
+        """Read the parameters; raises BadParameter."""
+        prefix, jsz = query.text("prefix"), query.text("jsz").lower()
+        if prefix and (len(prefix) > PREFIX_BYTES_MAX or not PREFIX.fullmatch(prefix)):
+            raise BadParameter("invalid prefix")
+        if jsz not in DEPTHS:
+            raise BadParameter("invalid jsz filter")
+        return cls(
+            prefix=prefix,
+            use_internal_server_name=query.flag("use_internal_server_name"),
+            connz_detailed=query.flag("connz_detailed"),
+            jsz=cast(Depth, DEPTHS[jsz]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Exposition:
+    """The answer to `/metrics`: its text in pieces, and the headers that describe it."""
+
+    pieces: Iterator[bytes]
+    headers: dict[str, str]
+    is_gzip: bool
+
+
+class Metrics:
+    """Makes the answers to `/metrics` of one server, until `close`."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._process: ProcessRegistry | None = None
+
+    async def exposition(self, query: Query) -> Exposition:
+        """Return the answer; raises BadParameter."""
+        options = MetricsOptions.of(query)
+        await asyncio.to_thread(importlib.import_module, "natsd.monitor.process_metrics")
+        from prometheus_client.exposition import choose_encoder, gzip_accepted
+
+        from natsd.monitor.process_metrics import ProcessRegistry
+
+        if self._process is None:
+            self._process = ProcessRegistry(asyncio.get_running_loop())
+        encode, content_type = choose_encoder(query.headers.get("Accept", ""))
+        own = await self._own(options)
+        # In a thread: it lists the descriptors of the process, and there may be thousands.
+        process = await asyncio.to_thread(encode, self._process.registry)
+        is_gzip = gzip_accepted(query.headers.get("Accept-Encoding", ""))
+        shown = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+        if is_gzip:
+            shown["Content-Encoding"] = "gzip"
+        return Exposition(chain(own, (process,)), shown, is_gzip)
+
+    async def _own(self, options: MetricsOptions) -> Iterator[bytes]:
+        """Return the text of what natsd tells of itself, in pieces."""
+        answers, server = self._answers, self._answers.server
+        server_id = server.name if options.use_internal_server_name else server.id
+        core = f"{options.prefix or 'gnatsd'}_"
+        run = answers.turns.run
+        jetstream = await run(jetstream_rows(server, server_id, options.jsz))
+        traffic, details = await run(account_rows(server, server_id))
+        detailed = options.connz_detailed
+        connections = connection_rows(server, server_id, answers.clock, detailed=detailed)
+        every = Query({})
+        leafs = (await answers.leafz(every))["leafnodes"]
+        return chain(
+            numbers(f"{core}varz_", server_id, await answers.varz(every)),
+            numbers(f"{core}subsz_", server_id, await answers.subsz(every)),
+            numbers(f"{core}routez_", server_id, await answers.routez(every)),
+            health(core, server_id, server),
+            (leaf_nodes(core, server_id, leafs),),
+            families(core, CONNECTIONS, await run(connections)),
+            families(core, TRAFFIC, traffic),
+            families(core, DETAILS, details),
+            jetstream.text(f"{options.prefix or 'jetstream'}_"),
+        )
+
+    def close(self) -> None:
+        """Stop what the first scrape began."""
+        if self._process is not None:
+            self._process.close()
+
+
+class Gzip:
+    """Compresses a text chunk by chunk, each in a thread."""
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW_BITS)
+
+    async def __call__(self, chunk: bytes, *, is_last: bool) -> bytes:
+        """Return what is compressed so far, which may be empty."""
+        compress: Callable[[bytes], bytes] = self._finish if is_last else self._compressor.compress
+        return await asyncio.to_thread(compress, chunk)
+
+    def _finish(self, chunk: bytes) -> bytes:
+        return self._compressor.compress(chunk) + self._compressor.flush()
