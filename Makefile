@@ -37,9 +37,10 @@ torture: $(VENV)/.dev $(VENV)/.compiled ## test TORTURE=20 times as many crashes
 	NATSD_TORTURE=$(TORTURE) $(BIN)/pytest -n auto -o timeout=7200 -o faulthandler_timeout=7200 -m torture $(ARGS)
 	$(BIN)/python -m tests.trie.soak --operations $(SOAK_OPERATIONS)
 
-bench: $(VENV)/.installed $(VENV)/.compiled ## measure core, JetStream, store, Spark; compare with nats-server if it is on PATH; ARGS="…" are for core
+bench: $(VENV)/.installed $(VENV)/.compiled ## measure core, JetStream, monitoring, store, Spark; compare with nats-server if it is on PATH; ARGS="…" are for core
 	$(BIN)/natsd bench --goals $$(command -v nats-server >/dev/null && echo --vs nats-server) $(ARGS)
 	$(BIN)/natsd bench --goals --jetstream $$(command -v nats-server >/dev/null && echo --vs nats-server)
+	$(BIN)/natsd bench --goals --monitoring $$(command -v nats-server >/dev/null && echo --vs nats-server)
 	$(BIN)/natsd bench --goals --store
 	$(BIN)/natsd bench --goals --spark $$(command -v nats-server >/dev/null && echo --vs nats-server)
 

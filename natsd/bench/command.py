@@ -36,6 +36,7 @@ examples:
   natsd bench --sublist                        the routing trie alone, by number of subscriptions
   natsd bench --store --goals                  the store alone, by number of messages
   natsd bench --jetstream --vs nats-server     streams and consumers, side by side
+  natsd bench --monitoring --vs nats-server    scrapes of the monitoring port, side by side
   natsd bench --spark --goals                  streams in Spark, beside nats-py and Parquet
 """
 
@@ -118,6 +119,11 @@ def _add_what(what: "argparse._ArgumentGroup") -> None:
         help="measure streams and consumers; --server and --vs are then programs",
     )
     what.add_argument(
+        "--monitoring",
+        action="store_true",
+        help="measure scrapes of the monitoring endpoints",
+    )
+    what.add_argument(
         "--spark",
         action="store_true",
         help="measure the Spark data source; --server and --vs are then programs",
@@ -153,7 +159,7 @@ def carry_out(options: argparse.Namespace) -> int:
         from natsd.bench.spark.command import run_spark
 
         return run_spark(options)
-    every = jetstream_rows(options) if options.jetstream else all_rows(scale(options))
+    every = every_row(options)
     rows = select(every, row_patterns(options))
     if not rows:
         raise ArmError("no row matches; --list shows them")
@@ -302,11 +308,17 @@ def pinned(arms: Sequence[AnyArm], options: argparse.Namespace) -> list[AnyArm]:
     return [arm.confined(servers) if isinstance(arm, Confinable) else arm for arm in arms]
 
 
-def jetstream_rows(options: argparse.Namespace) -> list[Row]:
-    """Return the rows of streams and consumers."""
-    from natsd.bench.jetstream import rows
+def every_row(options: argparse.Namespace) -> list[Row]:
+    """Return the rows of the table that the options select."""
+    if options.jetstream:
+        from natsd.bench.jetstream import rows
 
-    return rows.all_rows(rows.QUICK if options.quick else rows.JetStreamScale())
+        return rows.all_rows(rows.QUICK if options.quick else rows.JetStreamScale())
+    if options.monitoring:
+        from natsd.bench import monitoring
+
+        return monitoring.all_rows(scale(options))
+    return all_rows(scale(options))
 
 
 def list_rows(rows: list[Row]) -> None:

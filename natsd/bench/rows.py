@@ -79,6 +79,8 @@ class Scale:
     requests: int = 20_000
     logins: int = 5_000
     secure_clients: int = 2_000
+    streams: int = 1_000
+    consumers: int = 10_000
 
 
 QUICK = Scale(
@@ -88,6 +90,8 @@ QUICK = Scale(
     requests=2_000,
     logins=500,
     secure_clients=300,
+    streams=100,
+    consumers=1_000,
 )
 
 GOALS = {

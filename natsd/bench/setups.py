@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from natsd.bench.access import Access
-from natsd.bench.arms import AnyArm, ArmError, BenchServer, Configurable
+from natsd.bench.arms import HOST, AnyArm, ArmError, BenchServer, Configurable, free_port
 
 SUBJECT: Final = "bench.data"
 MAPPED: Final = "bench.mapped"
@@ -124,6 +124,11 @@ def many_users(_: Path, more: int = 0) -> Settings:
     return {"authorization": {"users": some}}
 
 
+def monitored(directory: Path) -> Settings:
+    """Return a server with JetStream and a monitoring port."""
+    return {"http": f"{HOST}:{free_port()}", "jetstream": {"store_dir": str(directory / "store")}}
+
+
 def jwt(_: Path) -> Settings:
     """Return a server in operator mode, whose users log in with JWTs; see `credentials`."""
     from natsd.bench.credentials import operator_settings
@@ -138,5 +143,6 @@ SETUPS: Final[Mapping[str, Callable[[Path], Settings]]] = {
     "importing": importing,
     "mapping": mapping,
     "many-users": many_users,
+    "monitored": monitored,
     "jwt": jwt,
 }
