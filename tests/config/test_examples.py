@@ -58,7 +58,3 @@ def test_the_hash_is_of_the_password_that_the_comment_names() -> None:
     users = load_options(CONF / "users.conf", {}, {}).options.authorization.users
     (dashboard,) = [user for user in users if user.user == "dashboard"]
     assert bcrypt.checkpw(b"dashboard", dashboard.password.encode())
-
-
-def test_compose_mounts_its_configuration() -> None:
-    assert "./compose.conf:/etc/natsd/natsd.conf" in (CONF / "compose.yaml").read_text()
