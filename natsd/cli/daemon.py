@@ -62,10 +62,15 @@ THREAD_TURN_S: Final = 0.0005
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 
 
-def run(options: Options, config: "LoadedConfig | None" = None) -> int:
+def run(
+    options: Options,
+    config: "LoadedConfig | None" = None,
+    started: Callable[[Server], None] = lambda _server: None,
+) -> int:
     """Run a server until a signal ends it; return the exit code.
 
-    `config` is the file that the options come from, if there is one.
+    `config` is the file that the options come from, if there is one. `started` is called on the
+    server's loop when clients can connect.
     """
     try:
         log = DaemonLog(options)
@@ -75,18 +80,23 @@ def run(options: Options, config: "LoadedConfig | None" = None) -> int:
     raise_open_files_limit()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(_serve(options, log, config))
+            return runner.run(_serve(options, log, config, started))
     finally:
         log.close()
 
 
-async def _serve(options: Options, log: DaemonLog, config: "LoadedConfig | None") -> int:
+async def _serve(
+    options: Options,
+    log: DaemonLog,
+    config: "LoadedConfig | None",
+    started: Callable[[Server], None],
+) -> int:
     server = Server(with_store_dir(options))
     server.log = log
     server.config = config
     with _service_manager() as manager:
         try:
-            return await _serve_until_stopped(server, log, manager)
+            return await _serve_until_stopped(server, log, manager, started)
         except (FileError, JetStreamError, ListenError, OptionsError) as error:
             if manager is not None:
                 manager.failed(str(error))
@@ -94,7 +104,10 @@ async def _serve(options: Options, log: DaemonLog, config: "LoadedConfig | None"
 
 
 async def _serve_until_stopped(
-    server: Server, log: DaemonLog, manager: "ServiceManager | None"
+    server: Server,
+    log: DaemonLog,
+    manager: "ServiceManager | None",
+    started: Callable[[Server], None],
 ) -> int:
     """Run the server until a signal or its lame duck mode ends it; return the exit code."""
     stop = asyncio.Event()
@@ -106,6 +119,7 @@ async def _serve_until_stopped(
         manager.ready(READY)
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(THREAD_TURN_S)
+    started(server)
     waiting = [asyncio.create_task(each) for each in (stop.wait(), server.wait_closed())]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:

@@ -256,7 +256,7 @@ class DaemonLog:
         """Log with the handler, at the level of the options, and close the one before."""
         self._syslog = syslog_address(options)
         root_logger.propagate = False
-        root_logger.setLevel(_lowest_level(options))
+        root_logger.setLevel(lowest_level(options))
         root_logger.addHandler(handler)
         before, self._handler = self._handler, handler
         root_logger.removeHandler(before)
@@ -313,7 +313,8 @@ def _line_of(options: Options) -> Line:
     return Line(logtime=options.logtime, utc=options.logtime_utc, color=color)
 
 
-def _lowest_level(options: Options) -> int:
+def lowest_level(options: Options) -> int:
+    """Return the level of the logger "natsd" with which all wanted lines are logged."""
     if options.trace:
         return TRACE
     return logging.DEBUG if options.debug else logging.INFO

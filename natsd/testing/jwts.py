@@ -3,14 +3,15 @@
     operator = Operator()
     account = operator.account("A", exports=[{"subject": "help", "type": "service"}])
     user = account.user("bob", pub={"allow": ["help"]})
-    Server(operators=[operator.jwt()], resolver="MEMORY",
-           resolver_preload={account.name: account.jwt})
+    server = Server(**operator.settings(account))
+    client = await nats.connect(server.client_url, **user.login)
 
 - A name always gives the same keys, in every process. The keys protect nothing: anybody can derive
   them from the names.
 - What is said of an account or a user (`exports`, `pub`, `exp`) is a claim of its JWT.
 """
 
+import base64
 import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -69,6 +70,14 @@ class UserKeys:
             f"-----BEGIN USER NKEY SEED-----\n{self.key.seed}\n------END USER NKEY SEED------\n"
         )
 
+    @property
+    def login(self) -> dict[str, Any]:
+        """The keywords with which `nats.connect` logs the user in; nats-py needs no extra then."""
+        return {"user_jwt_cb": self.jwt.encode, "signature_cb": self._sign}
+
+    def _sign(self, nonce: str) -> bytes:
+        return base64.b64encode(self.key.sign(nonce.encode()))
+
 
 @dataclass
 class AccountKeys:
@@ -117,6 +126,14 @@ class Operator:
         """Return the operator's JWT."""
         body = {"signing_keys": [self.signing_key.public], **claims}
         return token("operator", self.key.public, self.key, body, name="O")
+
+    def settings(self, *accounts: AccountKeys) -> dict[str, Any]:
+        """Return the settings of a server in operator mode that has these accounts."""
+        return {
+            "operators": [self.jwt()],
+            "resolver": "MEMORY",
+            "resolver_preload": {account.name: account.jwt for account in accounts},
+        }
 
     def account(self, name: str = "A", *, by: KeyPair | None = None, **claims: Any) -> AccountKeys:
         """Return an account, whose JWT is signed by the operator's key or `by` another one."""

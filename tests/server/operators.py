@@ -32,8 +32,7 @@ def signature(key: KeyPair) -> Callable[[str], bytes]:
 @asynccontextmanager
 async def connected(server: Server, user: UserKeys | None, **more: Any) -> AsyncIterator[Client]:
     if user is not None:
-        jwt = user.jwt
-        more |= {"user_jwt_cb": lambda: jwt.encode(), "signature_cb": signature(user.key)}
+        more |= user.login
     client = await nats.connect(
         server.client_url, allow_reconnect=False, error_cb=ignore, connect_timeout=10, **more
     )

@@ -1,0 +1,91 @@
+"""Servers as fixtures of pytest, with the options of markers, command line and configuration.
+
+A fixture's options are, from weak to strong: those of pytest's configuration and command line, the
+fixture's own, and those of the markers `natsd` of module, class and test.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, Protocol
+
+import pytest
+
+from natsd.testing.errors import LeakedConnections, LoggedErrors
+from natsd.testing.nats_server import NatsServer
+from natsd.testing.reports import reports_of
+
+Scope = Literal["session", "package", "module", "class", "function"]
+
+
+class ServerFactory(Protocol):
+    """Starts servers that run until the end of the test."""
+
+    def __call__(self, **options: Any) -> NatsServer:
+        """Start a server with the options of `natsd.testing.NatsServer`."""
+
+
+def fixture(*, scope: Scope = "function", name: str | None = None, **options: Any) -> Any:
+    """Return a fixture that is a running server; `options` are those of `NatsServer`.
+
+    `nats = natsd.testing.fixture(scope="session", jetstream=True)` in a conftest.py is the fixture
+    `nats`, a server that all tests share.
+    """
+
+    @pytest.fixture(scope=scope, name=name)
+    def natsd_fixture(request: pytest.FixtureRequest) -> Iterator[NatsServer]:
+        with running(request) as start:
+            yield start(**{**options, **marked_options(request)})
+
+    return natsd_fixture
+
+
+@contextmanager
+def running(request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
+    """Give what starts servers; they end with the block, and then fail the test if they must."""
+    servers = ExitStack()
+    defaults = {
+        "parent": request.getfixturevalue("tmp_path_factory").getbasetemp(),
+        **configured_options(request.config),
+    }
+    reports = reports_of(request.config)
+
+    def start(**options: Any) -> NatsServer:
+        server = servers.enter_context(NatsServer(**{**defaults, **options}))
+        servers.callback(reports.remove, server)
+        return reports.add(server)
+
+    failure = ""
+    try:
+        yield start
+    finally:
+        try:
+            servers.close()
+        except (LeakedConnections, LoggedErrors, ExceptionGroup) as error:
+            failure = _told(error)
+    if failure:
+        pytest.fail(failure, pytrace=False)
+
+
+def configured_options(config: pytest.Config) -> dict[str, Any]:
+    """Return the options that pytest's command line and configuration give to every server."""
+    return {
+        "process": config.getoption("natsd_process") or config.getini("natsd_process"),
+        "check_leaks": not config.getoption("natsd_allow_leaks")
+        and config.getini("natsd_check_leaks"),
+        "check_errors": config.getoption("natsd_check_errors")
+        or config.getini("natsd_check_errors"),
+    }
+
+
+def marked_options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return the options of the markers `natsd`; those of the test itself are the strongest."""
+    options: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers("natsd"))):
+        options |= marker.kwargs
+    return options
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ExceptionGroup):
+        return "\n".join(_told(each) for each in error.exceptions)
+    return str(error)
