@@ -16,9 +16,10 @@ from natsd.cli import pipeline
 from natsd.spark.wire.client import NatsClient
 from tests.asan import IS_ASAN
 from tests.spark.failures.commands import Ended
+from tests.spark.failures.machine import Machine
 from tests.spark.servers import JetStreamServer, find_go_server
 from tests.spark.serving import options
-from tests.spark.session import install_wheel, spark_session
+from tests.spark.session import build_wheel, install_wheel, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,14 +38,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if "spark" in fixtures and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(START_TIMEOUT_S))
-        if IS_ASAN and "site" in fixtures:
+        if IS_ASAN and "wheel" in fixtures:
             item.add_marker(pytest.mark.skip(reason="a JVM does not run under AddressSanitizer"))
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the path of a wheel of natsd."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory in which natsd is installed from a wheel, as by pip."""
-    return install_wheel(tmp_path_factory.mktemp("wheel"))
+    return install_wheel(wheel, tmp_path_factory.mktemp("installed") / "site")
+
+
+@pytest.fixture(scope="session")
+def machine(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """Return the machine on which `natsd pipeline` runs in these tests."""
+    return Machine(tmp_path_factory.mktemp("machine"), wheel)
+
+
+@pytest.fixture(scope="session")
+def workers(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Machine]:
+    """Return the machines of a cluster's workers."""
+    return [Machine(tmp_path_factory.mktemp("worker"), wheel) for _ in range(2)]
 
 
 @pytest.fixture(scope="session")

@@ -40,13 +40,17 @@ SETTINGS: Final = {
 }
 
 
-def install_wheel(directory: Path) -> Path:
-    """Install natsd and pyspark_natsd from a wheel and return the directory."""
-    wheels, site = directory / "wheel", directory / "site"
+def build_wheel(directory: Path) -> Path:
+    """Build a wheel of the compiled modules and return its path."""
     compiled = Path(natsd.__file__).parent.parent
-    packing = [sys.executable, str(ROOT / ".ci" / "build.py"), "packed", str(wheels)]
+    packing = [sys.executable, str(ROOT / ".ci" / "build.py"), "packed", str(directory)]
     subprocess.run(packing, check=True, env={**os.environ, "NATSD_COMPILED": str(compiled)})
-    (wheel,) = wheels.glob("*.whl")
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
+def install_wheel(wheel: Path, site: Path) -> Path:
+    """Install natsd and pyspark_natsd into the directory `site` and return it."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
     subprocess.run(
         [*pip, "--no-deps", "--no-index", "--no-compile", "--target", str(site), str(wheel)],

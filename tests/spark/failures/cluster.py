@@ -1,11 +1,12 @@
 """A standalone Spark cluster on loopback, from the pyspark package: a master and its workers.
 
-    with StandaloneCluster(directory, site, workers=2) as cluster:
+    with StandaloneCluster(directory, machines) as cluster:
         …--master cluster.url…
         cluster.workers[0].kill()       # with its executors, as if the machine were gone
+        cluster.kill_executor(0)        # the worker starts another one
 
-Each is a JVM in its own process group, with random ports. `site` is the directory with the
-installed wheel, from which executors import natsd.
+Each is a JVM in its own process group, with random ports. There is a worker on each machine, and
+the master is on the first one.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.spark.failures.commands import spark_environment
+from tests.spark.failures.machine import Machine
 
 READY_DEADLINE_S: Final = 90.0
 STOP_DEADLINE_S: Final = 20.0
@@ -38,14 +39,15 @@ DAEMON_OPTIONS: Final = (
 class Daemon:
     """One JVM; the lines that it writes are collected."""
 
-    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, command: list[str], machine: Machine) -> None:
         self.log: list[str] = []
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=dict(environment),
+            env=machine.environment,
+            cwd=machine.work,
             text=True,
             errors="replace",
             start_new_session=True,
@@ -94,21 +96,17 @@ class Daemon:
 class StandaloneCluster:
     """A master, and workers with one core each."""
 
-    def __init__(self, directory: Path, site: Path, workers: int = 2) -> None:
+    def __init__(self, directory: Path, machines: Sequence[Machine]) -> None:
         self._directory = directory
-        self._environment = spark_environment(directory, site)
-        home = Path(self._environment["SPARK_HOME"])
-        (core,) = (home / "jars").glob("spark-core_*.jar")
-        # Workers start executors with the environment of Spark's scripts, which look for build
-        # directories.
-        self._environment["SPARK_SCALA_VERSION"] = core.name.split("_")[1].split("-")[0]
         self.workers: list[Daemon] = []
-        self.master = self._start("master.Master", "--host", "127.0.0.1", "--port", "0")
+        self.master = self._start(
+            machines[0], "master.Master", "--host", "127.0.0.1", "--port", "0"
+        )
         try:
             port = self.master.wait_for(r"Starting Spark master at spark://127\.0\.0\.1:(\d+)")
             self.url = f"spark://127.0.0.1:{port}"
-            for _ in range(workers):
-                self.add_worker()
+            for machine in machines:
+                self.add_worker(machine)
             for worker in self.workers:
                 worker.wait_for("(Successfully registered with master)")
         except BaseException:
@@ -126,15 +124,33 @@ class StandaloneCluster:
     ) -> None:
         self.stop()
 
-    def add_worker(self) -> Daemon:
+    def add_worker(self, machine: Machine) -> Daemon:
         """Start a worker and return it; it may not be registered yet."""
-        work = self._directory / f"worker-{len(self.workers)}"
-        work.mkdir(parents=True)
         sizes = ["--cores", "1", "--memory", f"{EXECUTOR_MB}m"]
-        where = ["--host", "127.0.0.1", "--work-dir", str(work)]
-        worker = self._start("worker.Worker", *sizes, *where, self.url)
+        where = ["--host", "127.0.0.1", "--work-dir", str(self._work_of(len(self.workers)))]
+        worker = self._start(machine, "worker.Worker", *sizes, *where, self.url)
         self.workers.append(worker)
         return worker
+
+    def kill_executor(self, number: int) -> None:
+        """Send SIGKILL to the executors of a worker, which goes on."""
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+        )
+        worker = str(self.workers[number].process.pid)
+        processes = (line.split(maxsplit=2) for line in listed.stdout.splitlines())
+        executors = [int(pid) for pid, parent, *args in processes if parent == worker and args]
+        assert executors, "the worker has no executor"
+        for pid in executors:
+            os.kill(pid, signal.SIGKILL)
+
+    def tasks_begun(self, number: int) -> int:
+        """Return how many tasks a worker's executors have begun; they must log at level INFO."""
+        logs = self._work_of(number).glob("app-*/*/stderr")
+        return sum(log.read_text(errors="replace").count("Running task") for log in logs)
+
+    def _work_of(self, number: int) -> Path:
+        return self._directory / f"worker-{number}"
 
     def stop(self) -> None:
         for daemon in (*self.workers, self.master):
@@ -145,9 +161,9 @@ class StandaloneCluster:
         daemons = (self.master, *self.workers)
         return "\n".join(line for daemon in daemons for line in daemon.log[-40:])
 
-    def _start(self, name: str, *arguments: str) -> Daemon:
-        home = self._environment["SPARK_HOME"]
-        java = Path(self._environment.get("JAVA_HOME", "/nowhere"), "bin", "java")
+    def _start(self, machine: Machine, name: str, *arguments: str) -> Daemon:
+        home = machine.environment["SPARK_HOME"]
+        java = Path(machine.environment.get("JAVA_HOME", "/nowhere"), "bin", "java")
         command = [str(java) if java.exists() else "java", *DAEMON_OPTIONS]
         command += ["-cp", f"{home}/jars/*", f"org.apache.spark.deploy.{name}"]
-        return Daemon([*command, "--webui-port", "0", *arguments], self._environment)
+        return Daemon([*command, "--webui-port", "0", *arguments], machine)

@@ -1,6 +1,6 @@
-"""`natsd pipeline …` as a user calls it: a process, with the Python of the installed wheel.
+"""`natsd pipeline …` as a user calls it: a process on a machine of its own.
 
-command = Command(site, directory, "archive", "ORDERS", str(table), "-s", url)
+command = Command(machine, directory, "archive", "ORDERS", str(table), "-s", url)
 command.kill()                      # the query's Python, its JVM, and their workers
 done = command.wait()               # → code, stdout, stderr
 """
@@ -12,14 +12,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from natsd.spark.java import ensure_java
+from tests.spark.failures.machine import Machine
 from tests.spark.failures.waiting import DEADLINE_S
 
 QUICK_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -30,24 +28,6 @@ SMALL: Final = {
     "spark.executor.extraJavaOptions": QUICK_START,
     "spark.sql.shuffle.partitions": "1",
 }
-
-
-def spark_environment(directory: Path, site: Path) -> dict[str, str]:
-    """Return the environment of Spark's processes: this Python, a Java, natsd from the wheel."""
-    found = find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    own = {
-        "PYTHONPATH": str(site),
-        "PYTHONSAFEPATH": "1",
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_HOME": str(Path(found.origin).parent),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(directory / "local"),
-    }
-    result = {**os.environ, **own}
-    ensure_java(result)
-    return result
 
 
 @dataclass(frozen=True)
@@ -76,7 +56,7 @@ class Command:
 
     def __init__(
         self,
-        site: Path,
+        machine: Machine,
         directory: Path,
         job: str,
         *arguments: str,
@@ -90,15 +70,15 @@ class Command:
         self._err = directory / f"{number}.{job}.stderr"
         configuration = {**SMALL, **(settings or {})}
         given = [f"--conf={name}={value}" for name, value in configuration.items()]
-        command = [sys.executable, "-m", "natsd", "pipeline", job, *arguments]
+        command = [str(machine.python), "-m", "natsd", "pipeline", job, *arguments]
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
                 [*command, "--master", master, *given],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**spark_environment(directory, site), **(environment or {})},
-                cwd=directory,
+                env={**machine.environment, **(environment or {})},
+                cwd=machine.work,
                 start_new_session=True,
             )
 

@@ -36,6 +36,7 @@ from tests.spark.failures.held import (
     in_archive,
     in_stream,
 )
+from tests.spark.failures.machine import Machine
 from tests.spark.failures.messages import FILLING, Publisher
 from tests.spark.failures.waiting import bounded, pause, wait_until
 from tests.spark.servers import JetStreamServer
@@ -67,7 +68,7 @@ SIZE = FULL if TORTURE > 1 else SMALL
 class Archiving:
     """Runs of `natsd pipeline`, one after the other."""
 
-    site: Path
+    machine: Machine
     directory: Path
     server: JetStreamServer
     random: random.Random
@@ -79,7 +80,7 @@ class Archiving:
         return self.directory / "table"
 
     def command(self, job: str, *arguments: str) -> Command:
-        self.started.append(Command(self.site, self.directory / "commands", job, *arguments))
+        self.started.append(Command(self.machine, self.directory / "commands", job, *arguments))
         return self.started[-1]
 
     def archive(self, *arguments: str) -> Command:
@@ -114,14 +115,14 @@ class Archiving:
 
 
 @pytest.fixture(scope="module")
-def archiving(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archiving]:
+def archiving(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archiving]:
     """Yield the state that the tests of this file share; each continues the one before."""
     directory = tmp_path_factory.mktemp("archiving")
     server = JetStreamServer(directory)
     with NatsClient(options(server.url)) as client:
         create(client, "ORDERS", "orders.>")
         create(client, "AGAIN", "again.>", duplicate_window=100_000_000)
-    result = Archiving(site, directory, server, random.Random(SIZE.messages))
+    result = Archiving(machine, directory, server, random.Random(SIZE.messages))
     yield result
     for command in result.started:
         command.kill()

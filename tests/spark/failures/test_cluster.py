@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from natsd.spark.wire.client import NatsClient
 from tests.spark.failures.cluster import StandaloneCluster
-from tests.spark.failures.commands import SMALL, spark_environment
+from tests.spark.failures.commands import SMALL
 from tests.spark.failures.held import check_once, count_in, in_archive, in_stream
+from tests.spark.failures.machine import Machine
 from tests.spark.failures.messages import Publisher
 from tests.spark.failures.waiting import DEADLINE_S, bounded, wait_until
 from tests.spark.servers import JetStreamServer
@@ -30,13 +30,17 @@ pytestmark = [pytest.mark.torture, bounded]
 
 
 def test_a_worker_is_killed(
-    site: Path, tmp_path: Path, shared_server: JetStreamServer, client: NatsClient
+    machine: Machine,
+    workers: list[Machine],
+    tmp_path: Path,
+    shared_server: JetStreamServer,
+    client: NatsClient,
 ) -> None:
     create(client, "CLUSTER", "cluster.>")
     create(client, "CLUSTER_COPY", "copy.cluster.>", duplicate_window=100_000_000)
     with Publisher(shared_server.url, "cluster", 0, MESSAGES):
         pass
-    with StandaloneCluster(tmp_path, site) as cluster:
+    with StandaloneCluster(tmp_path, workers) as cluster:
         given = {
             "master": cluster.url,
             "url": shared_server.url,
@@ -46,9 +50,10 @@ def test_a_worker_is_killed(
             "settings": SMALL,
         }
         jobs = subprocess.Popen(
-            [sys.executable, str(JOBS), json.dumps(given)],
+            [str(machine.python), str(JOBS), json.dumps(given)],
             stdout=subprocess.PIPE,
-            env=spark_environment(tmp_path, site),
+            env=machine.environment,
+            cwd=machine.work,
         )
         try:
             wait_until(lambda: jobs.poll() is not None or are_under_way(tmp_path, client))

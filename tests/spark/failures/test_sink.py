@@ -22,6 +22,7 @@ from natsd.spark.wire.client import NatsClient
 from tests.spark.conftest import StartServer
 from tests.spark.failures.commands import Command
 from tests.spark.failures.held import check_once, count_in, in_stream
+from tests.spark.failures.machine import Machine
 from tests.spark.failures.messages import Publisher
 from tests.spark.failures.waiting import bounded, pause, wait_until
 from tests.spark.servers import JetStreamServer
@@ -43,16 +44,16 @@ def copied(rows):
 class Copying:
     """The query, which is started repeatedly on one checkpoint."""
 
-    def __init__(self, site: Path, directory: Path, server: JetStreamServer) -> None:
+    def __init__(self, machine: Machine, directory: Path, server: JetStreamServer) -> None:
         self.server = server
-        self._site = site
+        self._machine = machine
         self._directory = directory
         self._function = directory / "copied.py"
         self._function.write_text(FUNCTION)
 
     def start(self, *arguments: str) -> Command:
         return Command(
-            self._site,
+            self._machine,
             self._directory / "commands",
             "transform",
             *("--from", "SOURCE", "--to", "TARGET", "--function", f"{self._function}:copied"),
@@ -84,10 +85,12 @@ def kill_something(query: Command, server: JetStreamServer, chosen: random.Rando
         query.kill()
 
 
-def test_each_message_is_copied_once(site: Path, tmp_path: Path, start_server: StartServer) -> None:
+def test_each_message_is_copied_once(
+    machine: Machine, tmp_path: Path, start_server: StartServer
+) -> None:
     chosen = random.Random(ROUNDS)
     server = start_server()
-    copying = Copying(site, tmp_path, server)
+    copying = Copying(machine, tmp_path, server)
     with NatsClient(options(server.url)) as client:
         create(client, "SOURCE", "orders.>")
         create(client, "TARGET", "copy.orders.>", duplicate_window=100_000_000)

@@ -21,6 +21,7 @@ from natsd.spark.wire.client import NatsClient
 from tests.spark.conftest import RunJob
 from tests.spark.failures.commands import Command, Ended
 from tests.spark.failures.held import archived_to, count_in, in_archive, in_stream
+from tests.spark.failures.machine import Machine
 from tests.spark.failures.messages import Publisher
 from tests.spark.failures.waiting import bounded, wait_until
 from tests.spark.servers import JetStreamServer
@@ -45,7 +46,7 @@ def assert_refused(ended: Ended, job: str, reason: str) -> None:
 
 
 @pytest.fixture
-def start(site: Path, tmp_path: Path) -> Iterator[StartCommand]:
+def start(machine: Machine, tmp_path: Path) -> Iterator[StartCommand]:
     """Yield a function that starts a command: `start("archive", "ORDERS", …)`.
 
     No process of it is left after the test.
@@ -53,7 +54,7 @@ def start(site: Path, tmp_path: Path) -> Iterator[StartCommand]:
     started: list[Command] = []
 
     def start_command(job: str, *arguments: str) -> Command:
-        started.append(Command(site, tmp_path / "commands", job, *arguments))
+        started.append(Command(machine, tmp_path / "commands", job, *arguments))
         return started[-1]
 
     yield start_command
@@ -189,6 +190,20 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     assert pipeline.main(("archive", "S", "table")) == 2
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", f"natsd pipeline archive: {ADVICE}\n")
+
+
+def test_a_python_that_only_executors_have(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+    assert pipeline.main(("archive", "S", "table")) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.fullmatch(
+        r"natsd pipeline archive: PYSPARK_PYTHON is ./environment/bin/python, and this machine has "
+        r"none: .* unpack the archive of the Python environment here as well\n",
+        said.err,
+    )
 
 
 def test_no_pyspark(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
