@@ -23,7 +23,7 @@ from natsd.spark.jobs import archive, audit, replay, report, transform
 from natsd.spark.jobs.arguments import pairs
 from natsd.spark.jobs.errors import JobError, reason_of
 from natsd.spark.jobs.outcome import Outcome
-from natsd.spark.session import make_session
+from natsd.spark.session import PythonMissing, make_session
 
 if TYPE_CHECKING:
     from natsd.spark.jobs.progress import Advance
@@ -70,7 +70,9 @@ def parser() -> argparse.ArgumentParser:
         job = jobs.add_parser(module.NAME, help=module.HELP, description=module.HELP)
         module.add_arguments(job)
         spark = job.add_argument_group("spark")
-        spark.add_argument("--master", default="local[*]", help="Spark's master (local[*])")
+        spark.add_argument(
+            "--master", help="Spark's master (that of Spark's settings, or local[*])"
+        )
         spark.add_argument(
             "--conf",
             action="append",
@@ -93,7 +95,7 @@ def _run(given: argparse.Namespace) -> Outcome:
         spark = make_session(given.master, f"natsd pipeline {given.job}", configuration)
     except ImportError:
         raise JobError(NO_SPARK) from None
-    except JavaMissing as error:
+    except (JavaMissing, PythonMissing) as error:
         raise JobError(str(error)) from None
     try:
         with Interruption.by_signals(spark) as interruption, _progress(given.job) as advance:

@@ -6,6 +6,7 @@ An existing session is used as it is; the settings here apply to a new one.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,21 +31,31 @@ DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
+class PythonMissing(RuntimeError):
+    """The driver does not have the Python that PYSPARK_PYTHON names; the text says what to do."""
+
+
 def make_session(
-    master: str = "local[*]",
+    master: str | None = None,
     name: str = "natsd",
     configuration: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return a session in which the data source is registered.
 
-    `configuration` overrides DEFAULTS. Raises JavaMissing.
+    `master` None: the one of Spark's configuration (spark-submit, spark-defaults.conf, the variable
+    MASTER), else `local[*]`. `configuration` overrides DEFAULTS. Raises JavaMissing, PythonMissing.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if shutil.which(python) is None:
+        raise PythonMissing(
+            f"PYSPARK_PYTHON is {python}, and this machine has none: Spark plans reads and writes "
+            "with it on the driver, too; unpack the archive of the Python environment here as well"
+        )
     ensure_java()
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(name).master(master)
-    settings = {**DEFAULTS, **(configuration or {})}
+    builder = SparkSession.builder.appName(name)
+    settings = {**DEFAULTS, **({"spark.master": master} if master else {}), **(configuration or {})}
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

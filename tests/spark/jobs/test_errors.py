@@ -21,6 +21,11 @@ Traceback (most recent call last):
   File "b.py", line 1, in b
 natsd.spark.jobs.errors.JobError: the table is full: make room
 """
+IN_JAVA = """\
+An error occurred while calling o53.load.
+: java.io.IOException: Cannot run program "./python": error=2, No such file or directory
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+"""
 
 
 def test_what_was_raised_at_the_end_of_the_last_trace() -> None:
@@ -34,3 +39,9 @@ def test_without_a_trace_it_is_the_first_line() -> None:
         reason_of(Exception("\n[TABLE_NOT_FOUND] no table\nmore")) == "[TABLE_NOT_FOUND] no table"
     )
     assert reason_of(ValueError()) == "ValueError()"
+
+
+def test_what_java_raised() -> None:
+    assert reason_of(Exception(IN_JAVA)) == (
+        'IOException: Cannot run program "./python": error=2, No such file or directory'
+    )
