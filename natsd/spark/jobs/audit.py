@@ -201,7 +201,9 @@ class _Audit:
         for row in sorted(rows, key=lambda row: (row.replica, row.stream, row.a or 0)):
             name = self._replicas[row.replica].name
             if row.kind == audit_tasks.UNREAD:
-                self._audited.unread.append(f"{name}: {row.stream}: {row.text}")
+                line = f"{name}: {row.stream}: {row.text}"
+                if line not in self._audited.unread:  # all tasks of a machine may say the same
+                    self._audited.unread.append(line)
                 continue
             told = json.loads(row.text)
             kind = DAMAGE if told["file"] else MISSING

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -66,13 +67,17 @@ class BlockReader:
                 self._blocks = self._open_store()
         except FileNotFoundError as error:
             self.close()
-            raise StoreChanged(f"{error.filename} is gone: was it moved or deleted?") from None
+            raise StoreChanged(
+                f"{error.filename} is gone, or {socket.gethostname()} does not reach it: on a "
+                "cluster every executor must, under this path"
+            ) from None
         except BaseException:
             self.close()
             raise
 
     def _open_store(self) -> StoredBlocks:
         root, directory = Path(self._place.root), Path(self._place.directory)
+        directory.stat()  # raises FileNotFoundError
         lock = lock_against_servers(root)
         if lock is not None:
             self._holds.callback(lock.release)

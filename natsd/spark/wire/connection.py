@@ -18,6 +18,7 @@ Source: https://docs.nats.io/reference/reference-protocols/nats-protocol.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import time
@@ -252,8 +253,10 @@ def tls_context(options: ClientOptions) -> ssl.SSLContext:
         if options.tls_cert:
             context.load_cert_chain(options.tls_cert, options.tls_key)
     except OSError as error:
-        files = [name for name in (options.tls_ca, options.tls_cert, options.tls_key) if name]
-        raise ConnectError(f"TLS: {', '.join(files)} cannot be used: {reason_of(error)}") from None
+        names = (options.tls_ca, options.tls_cert, options.tls_key)
+        files = ", ".join(os.path.abspath(name) for name in names if name)
+        where = f"{files} cannot be used on {socket.gethostname()}"
+        raise ConnectError(f"TLS: {where}: {reason_of(error)}") from None
     if options.tls_insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

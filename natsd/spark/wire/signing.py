@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -89,4 +90,6 @@ def _read(path: str) -> str:
         return Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise BadKey(f"{path} cannot be read here: {reason}") from None
+        # Executors look up a relative path in their own working directories.
+        where = f"{Path(path).expanduser().absolute()} cannot be read on {socket.gethostname()}"
+        raise BadKey(f"{where}: {reason}") from None

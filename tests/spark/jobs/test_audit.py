@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,8 @@ from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.snapshot.offline import write_snapshot
 from natsd.spark.jobs.audit import add_arguments, audit
 from natsd.spark.jobs.audit_findings import Audited
+from natsd.spark.jobs.audit_tasks import UNREAD, AuditTask, run_task
+from natsd.spark.stored.offline import plan_streams
 from natsd.store.crypto.keys import OperatorKeys
 from natsd.store.disk.real_disk import RealDisk
 from natsd.store.recovery.index_db import INDEX_NAME
@@ -261,3 +264,12 @@ def test_the_command_s_arguments() -> None:
     add_arguments(parser)
     given = parser.parse_args(["a", "b", "--stream", "S", "--limit", "3"])
     assert (given.directory, given.stream, given.limit) == (["a", "b"], ["S"], 3)
+
+
+def test_a_task_whose_machine_does_not_reach_the_directory_says_so(tmp_path: Path) -> None:
+    (plan,) = plan_streams(fill(tmp_path / "S"))
+    (blocks,) = plan.ranges(plan.request(), min_partitions=1)
+    shutil.rmtree(tmp_path / "S")
+    (told,) = (row for batch in run_task(AuditTask(0, blocks)) for row in batch.to_pylist())
+    assert told["kind"] == UNREAD
+    assert f"{gethostname()} does not reach it: on a cluster every executor must" in told["text"]
