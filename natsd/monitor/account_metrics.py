@@ -13,7 +13,7 @@ from natsd.monitor.jwt_facts import claims_of, nats_claims_of
 from natsd.monitor.metric_text import Gauges, Row, label_text
 from natsd.monitor.observed import ObservedServer
 
-ACCOUNTS_PER_STEP: Final = 20
+ACCOUNTS_PER_STEP: Final = 5
 
 
 def _named(endpoint: str, *names: str) -> Gauges:

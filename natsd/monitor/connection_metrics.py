@@ -18,7 +18,7 @@ from natsd.monitor.connz import LIMIT_DEFAULT
 from natsd.monitor.metric_text import Gauges, Row, Value, label_text
 from natsd.monitor.observed import ObservedServer
 
-CONNECTIONS_PER_STEP: Final = 50
+CONNECTIONS_PER_STEP: Final = 10
 MICROSECOND_NS: Final = 1_000
 MS_NS: Final = 1_000_000
 

@@ -41,6 +41,8 @@ JSON_TYPE: Final = "application/json"
 LARGE: Final = ("/jsz", "/subsz", "/metrics")
 LARGE_AT_ONCE: Final = 4
 ANSWER_S: Final = 60.0
+COMPRESSED_AT_ONCE: Final = 256 * 1024
+"""Bytes: a thread is worth its while for so many."""
 
 _logger = logging.getLogger("natsd.monitor")
 
@@ -165,7 +167,12 @@ class Endpoints:
     async def _chunk(self, text: Iterator[bytes], compress: Gzip | None) -> tuple[bytes, bool]:
         """Return the next part of the body, and whether it is the last."""
         chunk, is_last = await self._answers.turns.chunk(text)
-        return chunk if compress is None else await compress(chunk, is_last=is_last), is_last
+        if compress is None:
+            return chunk, is_last
+        while not is_last and len(chunk) < COMPRESSED_AT_ONCE:
+            more, is_last = await self._answers.turns.chunk(text)
+            chunk += more
+        return await compress(chunk, is_last=is_last), is_last
 
     async def _index(self, query: Query) -> Answer:
         return web.Response(text=index_page(), content_type="text/html")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Depth = Literal["none", "accounts", "streams", "consumers"]
 """How much is told: nothing, or the server and its accounts, and then their streams, and so on."""
 
-CONSUMERS_PER_STEP: Final = 20
+CONSUMERS_PER_STEP: Final = 5
 
 SERVER: Final[Gauges] = (
     ("server_jetstream_disabled", "JetStream disabled or not"),

@@ -3,6 +3,8 @@
 - An answer is made by a generator that yields wherever it may be interrupted. It runs for `TURN_NS`
   at a time. A turn that does not end an answer lasts until the loop's next round: so twenty long
   answers at once delay clients no longer than one does.
+- Scrapes come again and again, so a turn is shorter than that of other long work: turns of 50 µs
+  cost a scrape of 3,000 consumers 10 % more processor time than those of 1 ms (2026-11-23).
 """
 
 import asyncio
@@ -10,8 +12,10 @@ import time
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
-from natsd.core.steps import TURN_NS, Steps
+from natsd.core.steps import Steps
 
+TURN_NS: Final = 50_000
+"""Time in ns after which the loop's other work runs."""
 CHUNK_BYTES: Final = 64 * 1024
 
 T = TypeVar("T")
