@@ -50,7 +50,6 @@ DETAILS: Final[Gauges] = _named(
 
 def account_rows(server: ObservedServer, server_id: str) -> Steps[tuple[list[Row], list[Row]]]:
     """Return, in steps, the rows of `TRAFFIC` and those of `DETAILS`."""
-    labels = label_text(server_id=server_id)
     engine = server.jetstream
     uses_jetstream = set() if engine is None else set(engine.accounts)
     traffic: list[Row] = []
@@ -59,9 +58,10 @@ def account_rows(server: ObservedServer, server_id: str) -> Steps[tuple[list[Row
         if index % ACCOUNTS_PER_STEP == ACCOUNTS_PER_STEP - 1:
             yield
         named = {"account_id": account.name, "account_name": account.name_tag}
-        traffic.append((labels, label_text(account=account.name, **named), _traffic(account)))
-        own = label_text(**named)
-        details.append((labels, own, _details(account, account.name in uses_jetstream)))
+        labels = label_text(server_id=server_id, account=account.name, **named)
+        traffic.append((labels, _traffic(account)))
+        labels = label_text(server_id=server_id, **named)
+        details.append((labels, _details(account, account.name in uses_jetstream)))
     return traffic, details
 
 

@@ -8,6 +8,7 @@ Source: prometheus-nats-exporter's `connzCollector`.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final
 
 from natsd.accounts import AccountDirectory
@@ -31,6 +32,7 @@ SUMMED: Final = (
     "out_msgs",
 )
 """The attributes of a client behind the first columns."""
+_numbers: Final = attrgetter(*SUMMED)
 CONNECTIONS: Final[Gauges] = (
     ("connz_pending_bytes", "pending_bytes"),
     ("connz_subscriptions", "subscriptions"),
@@ -58,21 +60,22 @@ def connection_rows(
     server: ObservedServer, server_id: str, clock: Clock, *, detailed: bool
 ) -> Steps[list[Row]]:
     """Return, in steps, the row of the sums, after those of each connection if `detailed`."""
-    labels = label_text(server_id=server_id)
     rows: list[Row] = []
     sums = [0] * len(SUMMED)
     clients = list(server.clients.values())
-    for index, client in enumerate(clients):
-        if index % CONNECTIONS_PER_STEP == CONNECTIONS_PER_STEP - 1:
-            yield
-        values = [getattr(client, name) for name in SUMMED]
-        sums = [total + value for total, value in zip(sums, values, strict=True)]
+    for start in range(0, len(clients), CONNECTIONS_PER_STEP):
+        some = clients[start : start + CONNECTIONS_PER_STEP]
+        table = [_numbers(each) for each in some]
+        sums = [sum(column) for column in zip(sums, *table, strict=True)]
         if detailed:
-            own = _labels(client, server.accounts)
-            rows.append((labels, own, (*values, *OF_ALL, *_times(client, clock))))
+            rows += [
+                (_labels(each, server_id, server.accounts), (*one, *OF_ALL, *_times(each, clock)))
+                for each, one in zip(some, table, strict=True)
+            ]
+        yield
     count = len(clients)
-    rows.append((labels, "", (*sums, count, count, 0, max(count, LIMIT_DEFAULT), *OF_ONE)))
-    return rows
+    values = (*sums, count, count, 0, max(count, LIMIT_DEFAULT), *OF_ONE)
+    return [*rows, (label_text(server_id=server_id), values)]
 
 
 def _times(client: Client, clock: Clock) -> tuple[float, ...]:
@@ -86,10 +89,11 @@ def _times(client: Client, clock: Clock) -> tuple[float, ...]:
     )
 
 
-def _labels(client: Client, accounts: AccountDirectory) -> str:
+def _labels(client: Client, server_id: str, accounts: AccountDirectory) -> str:
     account = accounts.get(client.account_name)
     tls = client.tls_state
     return label_text(
+        server_id=server_id,
         cid=str(client.cid),
         kind=client.kind,
         type="nats",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from natsd.core.steps import Steps
 from natsd.core.wall_time import SECOND_NS
 from natsd.monitor.jsz import UINT64
-from natsd.monitor.metric_text import Gauges, Row, Value, families, label_text
+from natsd.monitor.metric_text import Gauges, Row, Value, escaped, families, label_text
 from natsd.monitor.observed import ObservedServer
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def jetstream_rows(server: ObservedServer, server_id: str, depth: Depth) -> Step
     if depth == "none":
         return rows
     if engine is None:
-        rows.server.append((labels, "", (1, 0, 0, 0, 0, 0, 0)))
+        rows.server.append((labels, (1, 0, 0, 0, 0, 0, 0)))
         return rows
     totals = [0, 0, 0, 0]
     for account in list(engine.accounts.values()):
@@ -137,7 +137,7 @@ def jetstream_rows(server: ObservedServer, server_id: str, depth: Depth) -> Step
             totals = [total + count for total, count in zip(totals, counts, strict=True)]
     options = engine.options
     limits = (options.max_memory_store, options.max_file_store)
-    rows.server.append((labels, "", (0, *totals, *limits)))
+    rows.server.append((labels, (0, *totals, *limits)))
     return rows
 
 
@@ -151,8 +151,8 @@ class _AccountReading:
         self._server_name = server.name
         shown = server.accounts.get(account.name)
         name = account.name if shown is None else shown.name_tag
-        self._labels = label_text(account=name, account_name=name, account_id=account.name)
-        self._shared = shared
+        own = label_text(account=name, account_name=name, account_id=account.name)
+        self._labels = f"{shared},{own}"
         tiers = account.tiers
         limits = tiers.limits
         # As in /jsz: no limit (-1) is the largest uint64.
@@ -162,14 +162,14 @@ class _AccountReading:
             tiers.file_used,
             tiers.memory_used,
         )
-        rows.accounts.append((shared, self._labels, values))
+        rows.accounts.append((self._labels, values))
 
     def add(self, stream: "Stream", depth: Depth) -> Steps[tuple[int, int, int, int]]:
         """Add a stream as deep as asked for; return 1, and its consumers, messages and bytes."""
         from natsd.jetstream.stream.state import visible_state
 
         state = visible_state(stream.readers.log, stream.readers.visible)
-        public = len(stream.public_consumers)
+        consumers = stream.public_consumers
         config, rows = stream.config, self._rows
         yield
         if depth in ("streams", "consumers"):
@@ -179,40 +179,47 @@ class _AccountReading:
                 state.bytes,
                 state.first_sequence,
                 state.last_sequence,
-                public,
+                len(consumers),
                 state.num_subjects,
                 config.max_bytes,
                 config.max_msgs,
             )
-            rows.streams.append((labels, "", values))
+            rows.streams.append((labels, values))
             mirror = stream.sourcing.mirror_info()
             rows.mirrors += [_origin(labels, "mirror", mirror)] if mirror is not None else []
             rows.sources += [
                 _origin(labels, "source", each) for each in stream.sourcing.sources_info()
             ]
             if depth == "consumers":
-                yield from self._add_consumers(stream, labels)
-        return 1, public, state.msgs, state.bytes
+                yield from self._add_consumers(stream, consumers, labels)
+        return 1, len(consumers), state.msgs, state.bytes
 
     def _stream_labels(self, name: str) -> str:
         leader = self._server_name
         own = label_text(
             stream_name=name, stream_leader=leader, is_stream_leader="true", stream_raft_group=""
         )
-        return f"{self._shared},{self._labels},{own}"
+        return f"{self._labels},{own}"
 
-    def _add_consumers(self, stream: "Stream", labels: str) -> Steps[None]:
-        for index, consumer in enumerate(stream.public_consumers):
-            if index % CONSUMERS_PER_STEP == CONSUMERS_PER_STEP - 1:
-                yield
-            own = label_text(
-                consumer_name=consumer.name,
-                consumer_leader="",
-                is_consumer_leader="true",
-                consumer_desc=consumer.config.description,
-            )
-            now_ns = stream.jetstream.scheduler.now_ns()
-            self._rows.consumers.append((labels, own, _consumer_values(consumer, now_ns)))
+    def _add_consumers(
+        self, stream: "Stream", consumers: list["Consumer"], labels: str
+    ) -> Steps[None]:
+        rows, scheduler = self._rows.consumers, stream.jetstream.scheduler
+        for start in range(0, len(consumers), CONSUMERS_PER_STEP):
+            now_ns = scheduler.now_ns()
+            rows += [
+                (f"{labels},{_consumer_labels(each)}", _consumer_values(each, now_ns))
+                for each in consumers[start : start + CONSUMERS_PER_STEP]
+            ]
+            yield
+
+
+def _consumer_labels(consumer: "Consumer") -> str:
+    """Return the labels of a consumer; made in one piece, for there may be very many."""
+    return (
+        f'consumer_name="{escaped(consumer.name)}",consumer_leader="",is_consumer_leader="true",'
+        f'consumer_desc="{escaped(consumer.config.description)}"'
+    )
 
 
 def _consumer_values(consumer: "Consumer", now_ns: int) -> tuple[Value, ...]:
@@ -220,13 +227,14 @@ def _consumer_values(consumer: "Consumer", now_ns: int) -> tuple[Value, ...]:
     engine = consumer.engine
     engine.check_requests()
     delivered, floor = engine.delivered(), engine.ack_floor()
+    redelivered = engine.num_redelivered
     return (
         delivered.consumer,
         delivered.stream,
         _seconds_since(engine.last_delivered_ns, now_ns),
         _seconds_since(engine.last_ack_ns, now_ns),
         engine.num_ack_pending,
-        0 if consumer.config.max_deliver == 1 else engine.num_redelivered,
+        redelivered if redelivered and consumer.config.max_deliver != 1 else 0,
         engine.num_waiting,
         engine.num_pending,
         floor.stream,
@@ -247,4 +255,4 @@ def _origin(stream: str, kind: Literal["mirror", "source"], info: "StreamSourceI
         f"{kind}_api": "" if external is None else external.api,
         f"{kind}_deliver": "" if external is None else external.deliver,
     }
-    return stream, label_text(**labels), (info.lag, info.active)
+    return f"{stream},{label_text(**labels)}", (info.lag, info.active)

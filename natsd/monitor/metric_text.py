@@ -13,14 +13,14 @@
   the few metrics of the process (process_metrics.py).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 Value: TypeAlias = int | float | None
 """A sample; None: the row has no such sample."""
 
-Row: TypeAlias = tuple[str, str, Sequence[Value]]
-"""Labels that other rows have too, further labels (each empty or a text), and the values."""
+Row: TypeAlias = tuple[str, Sequence[Value]]
+"""The labels as text, and the values."""
 
 Gauges: TypeAlias = Sequence[tuple[str, str]]
 """Name and help of each family, in the order of a row's values."""
@@ -30,10 +30,13 @@ ROWS_PER_PIECE: Final = 50
 
 def label_text(**labels: str) -> str:
     """Return the labels as text; quotes, backslashes and line breaks are escaped."""
-    return ",".join([f'{name}="{_escaped(value)}"' for name, value in labels.items()])
+    return ",".join([f'{name}="{escaped(value)}"' for name, value in labels.items()])
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
+    """Return a label's value as it stands between quotes."""
+    if value.isalnum():
+        return value
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
@@ -45,22 +48,18 @@ def families(prefix: str, gauges: Gauges, rows: Sequence[Row]) -> Iterator[bytes
 
 def family(name: str, help_text: str, labels: str, value: float) -> bytes:
     """Return the text of a family with one sample."""
-    return b"".join(_family(name, help_text, [(labels, "", (value,))], 0))
+    return b"".join(_family(name, help_text, [(labels, (value,))], 0))
 
 
 def _family(name: str, help_text: str, rows: Sequence[Row], column: int) -> Iterator[bytes]:
     """Yield the text of one column; nothing if no row has such a sample."""
     head = f"# HELP {name} {help_text}\n# TYPE {name} gauge\n"
     for start in range(0, len(rows), ROWS_PER_PIECE):
-        text = "".join(_lines(name, rows[start : start + ROWS_PER_PIECE], column))
-        if text:
-            yield (head + text).encode(errors="replace")
+        lines = [
+            f"{name}{{{labels}}} {values[column]}\n"
+            for labels, values in rows[start : start + ROWS_PER_PIECE]
+            if values[column] is not None
+        ]
+        if lines:
+            yield (head + "".join(lines)).encode(errors="replace")
             head = ""
-
-
-def _lines(name: str, rows: Iterable[Row], column: int) -> list[str]:
-    return [
-        f"{name}{{{shared}{',' if shared and own else ''}{own}}} {values[column]}\n"
-        for shared, own, values in rows
-        if values[column] is not None
-    ]
