@@ -9,6 +9,7 @@
   no memory. `/jsz` and `/subsz` are made, and the numbers of `/metrics` read, before they are
   written: at most `LARGE_AT_ONCE` of these answers are under way.
 - While an answer is written, waiting for the peer to read takes at most `ANSWER_S` in all.
+- `/` is the dashboard (natsd/monitor/dashboard); its scripts ask `/summaryz`.
 - Nothing here changes the server.
 """
 
@@ -16,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import posixpath
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import msgspec.json
@@ -27,12 +28,13 @@ from natsd.monitor.access import Access, refusal
 from natsd.monitor.answers import Answers
 from natsd.monitor.clock import Clock
 from natsd.monitor.connections import HttpConnections
-from natsd.monitor.index import index_page
+from natsd.monitor.dashboard import FILES, HEADERS, PAGE, dashboard_file
 from natsd.monitor.internals import NO_RAFT, stacksz
 from natsd.monitor.json_text import pieces
 from natsd.monitor.metrics import Exposition, Gzip, Metrics
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query, read_parameters
+from natsd.monitor.summary.summaryz import Summary
 from natsd.monitor.unknown_paths import unknown_path
 
 HTTP_OK: Final = 200
@@ -59,6 +61,7 @@ class Endpoints:
         self._answers = Answers(server, clock, http_port)
         self._requests = server.http_requests
         self._access = Access(server)
+        self._summary = Summary(server, clock, self._answers.turns)
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._metrics = Metrics(self._answers)
         self.connections: HttpConnections | None = None
@@ -68,7 +71,9 @@ class Endpoints:
         base = posixpath.join("/", self._base_path)
         answers = self._answers
         routes: dict[str, tuple[str, Handler]] = {
-            "/": ("/", self._index),
+            "/": ("/", self._file(PAGE)),
+            **{f"/{name}": ("", self._file(name)) for name in FILES if name != PAGE},
+            "/summaryz": ("/summaryz", self._summaryz),
             "/varz": ("/varz", answers.varz),
             "/connz": ("/connz", answers.connz),
             "/routez": ("/routez", answers.routez),
@@ -89,6 +94,7 @@ class Endpoints:
         application = web.Application()  # without middlewares, see _served
         application.on_response_prepare.append(_keep_versions_quiet)
         application.on_cleanup.append(self._end)
+        application.cleanup_ctx.append(self._keep_history)
         for path, (counted_as, handler) in routes.items():
             full_path = posixpath.normpath(base + path).replace("//", "/")
             application.router.add_route("*", full_path, self._served(counted_as, handler))
@@ -174,8 +180,31 @@ class Endpoints:
             chunk += more
         return await compress(chunk, is_last=is_last), is_last
 
-    async def _index(self, query: Query) -> Answer:
-        return web.Response(text=index_page(), content_type="text/html")
+    async def _keep_history(self, application: web.Application) -> AsyncIterator[None]:
+        """Take samples for the summary while requests are served."""
+        taking = asyncio.create_task(self._summary.run(), name="natsd-history")
+        yield
+        taking.cancel()
+        await asyncio.gather(taking, return_exceptions=True)
+
+    def _file(self, name: str) -> Handler:
+        """Return the handler of a file of the dashboard."""
+
+        async def handle(query: Query) -> Answer:
+            body = dashboard_file(name, self._base_path)
+            return web.Response(
+                body=body, content_type=FILES[name], charset="utf-8", headers=HEADERS
+            )
+
+        return handle
+
+    async def _summaryz(self, query: Query) -> Answer:
+        answer = await self._summary.answer(query.unsigned("after"))
+        return web.Response(
+            body=html_safe(msgspec.json.encode(answer)),
+            content_type=JSON_TYPE,
+            headers=ANY_ORIGIN | {"Cache-Control": "no-store"},
+        )
 
     async def _stacksz(self, query: Query) -> Answer:
         headers = ANY_ORIGIN | {"Content-Type": JSON_TYPE}

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 import pytest
 from setuptools import Distribution
 
+from natsd.monitor.dashboard import FILES
 from tests.source.reading import ROOT
 
 INCLUDE = re.compile(r'^include "([^"]+)"', re.MULTILINE)
@@ -66,7 +67,7 @@ def test_only_modules_have_types() -> None:
     assert [path for path in INCLUDED if path.with_suffix(".pyi").exists()] == []
 
 
-def test_a_wheel_carries_types_and_declarations_but_no_sources(
+def test_a_wheel_carries_types_declarations_and_the_dashboard_but_no_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`build_py` copies these files; compiled modules are added to them."""
@@ -85,7 +86,8 @@ def test_a_wheel_carries_types_and_declarations_but_no_sources(
         for suffix in (".py", ".pyi", ".pxd", ".h", ".typed", ".properties")
         for path in (ROOT / "natsd").rglob(f"*{suffix}")
     }
-    assert copied == {found_by_spark(path) for path in typed}
+    page = {f"natsd/monitor/dashboard/{name}" for name in FILES}
+    assert copied == {*(found_by_spark(path) for path in typed), *map(PurePath, page)}
 
 
 def found_by_spark(path: PurePath) -> PurePath:
