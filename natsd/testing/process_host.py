@@ -5,6 +5,7 @@ first one and ends with this process.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +25,7 @@ from natsd.testing.server_log import FileLog
 
 TIMEOUT_S: Final = 60.0
 """Time that a process may take to start, to answer or to stop; a busy machine is slow."""
+POLL_S: Final = 0.001
 _PROGRAM: Final = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[2])
@@ -41,6 +44,7 @@ class ProcessHost:
     def __init__(self, log: Path) -> None:
         self.log = FileLog(log)
         self._log_path = log
+        self._asking = threading.Lock()
         self._pid = 0
         self._pipe: Pipe | None = None
         self._is_paused = False
@@ -87,14 +91,14 @@ class ProcessHost:
         if not self._has_ended(TIMEOUT_S):
             self.kill()
             raise ProcessError(f"the server did not stop within {TIMEOUT_S:g} s; it was killed")
-        self._forget()
+        self._release()
 
     def kill(self) -> None:
         """End the process at once by SIGKILL, and wait for the end."""
         if self._pipe is not None:
             self._signal(signal.SIGKILL)
             self._has_ended(TIMEOUT_S)
-            self._forget()
+            self._release()
 
     def pause(self) -> None:
         """Stop the process by SIGSTOP: sockets stay open, and nothing is answered."""
@@ -127,8 +131,9 @@ class ProcessHost:
         if self._is_paused:
             raise RuntimeError("the server is paused")
         try:
-            self._pipe.send(request)
-            answer = self._receive()
+            with self._asking:
+                self._pipe.send(request)
+                answer = self._receive()
         except (EOFError, OSError):
             raise ProcessError("the server's process has ended by itself") from None
         if isinstance(answer, Exception):
@@ -156,8 +161,14 @@ class ProcessHost:
         if not self._has_ended(0):  # else the pid may be that of another process
             os.kill(self.pid, number)
 
-    def _forget(self) -> None:
+    def _release(self) -> None:
+        """Wait until the system has closed the ports and files of the ended process."""
         assert self._pipe is not None
+        give_up_at = time.monotonic() + TIMEOUT_S
+        with contextlib.suppress(ProcessLookupError):
+            while time.monotonic() < give_up_at:
+                os.kill(self._pid, 0)
+                time.sleep(POLL_S)
         self._pipe.close()
         self._pipe = None
         self._pid = 0

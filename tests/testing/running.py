@@ -10,8 +10,9 @@ from textwrap import dedent
 
 SETTINGS = """
 [pytest]
-asyncio_default_fixture_loop_scope = function
-filterwarnings = error
+filterwarnings =
+    error
+    ignore:The configuration option "asyncio_default_fixture_loop_scope" is unset
 """
 
 
