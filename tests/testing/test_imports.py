@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.testing.running import run_tests
+
+pytestmark = pytest.mark.timeout(220)  # pytest in a process of its own is slow on a busy machine
 
 LISTING = """
 import sys

@@ -6,6 +6,8 @@ import pytest
 
 from tests.testing.running import run_tests
 
+pytestmark = pytest.mark.timeout(220)  # pytest in a process of its own is slow on a busy machine
+
 
 def test_the_fixtures_are_there_without_a_conftest(tmp_path: Path) -> None:
     outcome = run_tests(

@@ -7,6 +7,8 @@ import pytest
 
 from tests.testing.running import run_pytest
 
+pytestmark = pytest.mark.timeout(220)  # pytest in a process of its own is slow on a busy machine
+
 PROJECT = Path(__file__).parent / "sample_project"
 
 
