@@ -12,6 +12,8 @@ from natsd.jetstream.names import API_LEVEL
 
 REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
 CLIENT_INFO: Final = "Nats-Request-Info"
+CHOOSE_BLOCKS: Final = "Natsd-Choose-Blocks"
+"""On a request for a snapshot: its receiver chooses the blocks (snapshot/contents.py)."""
 
 # Headers of a consumer's idle heartbeats.
 LAST_CONSUMER: Final = "Nats-Last-Consumer"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from natsd.accounts import Account
 from natsd.core.network import Session
 from natsd.jetstream.models.base import Model
 
@@ -23,7 +24,8 @@ class Request(Generic[B]):
 
     `arguments` are the tokens of the subject at the route's wildcards; the last one holds all
     tokens that `>` matches. `origin` is the connection that sent the request; None: the server
-    itself. `accounts` are all accounts that JetStream serves, by name.
+    itself. `accounts` are all accounts that JetStream serves, by name. `requestor` is the system
+    account if it sent the request for the account.
     """
 
     account: "JetStreamAccount"
@@ -33,6 +35,12 @@ class Request(Generic[B]):
     accounts: "Mapping[str, JetStreamAccount]"
     origin: Session | None = None
     headers: bytes = b""
+    requestor: Account | None = None
+
+    @property
+    def transfer_account(self) -> Account:
+        """The account in which the subjects of a snapshot's or restore's chunks are."""
+        return self.requestor or self.account.account
 
     @property
     def client(self) -> Mapping[str, object]:

@@ -9,7 +9,8 @@ Promise
 - No body blocks the event loop: long bodies are read in a thread.
 - The number of waiting requests is bounded, and so is the number of running ones; queries never
   wait behind changes, and no account waits for another one (waiting.py).
-- `$JS.<domain>.API.…` stands for `$JS.API.…` (account_subjects.py).
+- `$JS.<domain>.API.…` stands for `$JS.API.…` (account_subjects.py); the system account sends some
+  requests for other accounts (all_accounts.py).
 - Each request that was carried out or refused is published as an audit advisory, with its client,
   if the advisory has a listener.
 
@@ -33,6 +34,7 @@ from natsd.core.routing import InvalidSubject
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.advisories import api_audit, api_limit_reached
 from natsd.jetstream.api.account_subjects import AccountSubjects
+from natsd.jetstream.api.all_accounts import AllAccounts
 from natsd.jetstream.api.answer import encode_answer
 from natsd.jetstream.api.body import read_body
 from natsd.jetstream.api.invalid_requests import InvalidRequests
@@ -65,13 +67,17 @@ LARGE_BODY_BYTES: Final = 8 << 10
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A request as it arrived; `origin` is None if the server itself sent it."""
+    """A request as it arrived; `origin` is None if the server itself sent it.
+
+    `requestor` is the account that gets the answer, if that is not the account of the request.
+    """
 
     subject: str
     reply: str | None
     headers: bytes
     data: bytes
     origin: Session | None
+    requestor: Account | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,7 @@ class Router:
             options.info_queue_limit, AT_ONCE, partial(self._drop, INFOS_QUEUE)
         )
         self._subjects: dict[Account, AccountSubjects] = {}
+        self._of_all: dict[Account, AllAccounts] = {}  # of the system account
         self._invalid = InvalidRequests(jetstream.loop.time)
         self._reading = asyncio.Lock()
         self.dropped = 0
@@ -141,6 +148,7 @@ class Router:
         if account.is_system:
             asker = JetStreamAccount(self._jetstream, account, {})
             self._listen(account, partial(self._receive_of_system, asker), takes_all=True)
+            self._of_all[account] = AllAccounts(account, partial(self._receive_for, account))
         else:
             self._listen(account, partial(self._refuse, account))
 
@@ -158,6 +166,9 @@ class Router:
         subjects = self._subjects.pop(account, None)
         if subjects is not None:
             subjects.close()
+        of_all = self._of_all.pop(account, None)
+        if of_all is not None:
+            of_all.close()
 
     async def settle(self, account: str) -> None:
         """Wait until the running requests of the account of that name are answered."""
@@ -243,6 +254,28 @@ class Router:
         else:
             self._queue(_Received(asker, route, message))
 
+    def _receive_for(
+        self,
+        system: Account,
+        name: str,
+        subject: str,
+        reply: str | None,
+        headers: bytes,
+        data: bytes,
+        origin: Session | None,
+    ) -> None:
+        """Queue a request of the system account for the account of that name."""
+        route = self._find(subject)
+        if route is None:
+            return
+        message = _Message(subject, reply, headers, data, origin, system)
+        account = self._accounts.get(name)
+        if account is None:
+            error = ErrorId.JSNotEnabledForAccountErr
+            self._answer_error(system, message, route.response, error)
+        else:
+            self._queue(_Received(account, route, message))
+
     def _drop(self, queue: str, account: str, count: int) -> None:
         self.dropped += count
         self._jetstream.api_counters.inflight -= count
@@ -257,7 +290,7 @@ class Router:
         text, is_error = await self._carry_out(received)
         self._jetstream.api_counters.inflight -= 1
         if message.reply is not None:
-            _publish(account, message.reply, text)
+            _publish(message.requestor or account, message.reply, text)
         if is_error or received.route.is_tracked:
             for counters in (received.account.api, self._jetstream.api_counters):
                 counters.total += 1
@@ -282,6 +315,7 @@ class Router:
                 self._accounts,
                 message.origin,
                 message.headers,
+                message.requestor,
             )
             return await encode_answer(await route.handler(request)), False
         except ApiError as error:

@@ -14,6 +14,7 @@ from natsd.core.routing import is_valid_publish
 from natsd.jetstream import advisories
 from natsd.jetstream.api.request import Request
 from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.headers import CHOOSE_BLOCKS, header_value
 from natsd.jetstream.models.requests import StreamRestoreRequest, StreamSnapshotRequest
 from natsd.jetstream.models.responses import StreamRestoreResponse, StreamSnapshotResponse
 from natsd.jetstream.models.stream import Storage, StreamInfo
@@ -64,9 +65,10 @@ async def snapshot(request: Request[StreamSnapshotRequest]) -> StreamSnapshotRes
     if not share.hold(bytes_held(body, taken.state.bytes)):
         await taken.release()
         raise api_error(ErrorId.JSInsufficientResourcesErr)
-    source = SnapshotSource(account.jetstream.volume, taken)
+    is_chosen = header_value(request.headers, CHOOSE_BLOCKS) is not None
+    source = SnapshotSource(account.jetstream.volume, taken, is_chosen=is_chosen)
     sending = SnapshotSending(
-        account.account,
+        request.transfer_account,
         account.jetstream.scheduler,
         source,
         body,
@@ -124,7 +126,8 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
         raise api_error(ErrorId.JSTempStorageFailedErr) from error
     subject = restore_subject(name, identity(account))
     restoring = Restoring(
-        account.account,
+        request.transfer_account,
+        account.name,
         account.jetstream.scheduler,
         account.jetstream.volume,
         account.tiers.of(config.num_replicas).usage,

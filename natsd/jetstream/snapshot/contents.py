@@ -13,10 +13,18 @@ A message that was acknowledged with a Nats-Delay either waits or has been publi
 part or in the other. If a crash left it in both, the stream's start detects that
 (schedules/delays.py).
 
+A receiver that has some of the blocks already can choose the others. Then the snapshot holds only
+the chosen blocks, and the entry
+
+    plan.json                    {"<store>": plan}: keys of all blocks (store/backup/block_keys.py)
+
+comes before those of the messages, the number in a block's name is its place in the plan, counted
+from 1, and `state.json` has the totals of the blocks that are sent.
+
 The parts are those of nats-server's own format (`fileStore.streamSnapshot`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,6 +47,7 @@ CONSUMER_META: Final = "/meta.json"
 CONSUMER_STATE: Final = "/state.db"
 IDS: Final = "ids.db"
 STATE: Final = "state.json"
+PLAN: Final = "plan.json"
 
 
 class SnapshotConsumer(Model):
@@ -92,12 +101,15 @@ class MessageCount:
         self.bytes = 0
         self.lost = 0
 
-    def add(self, image: LiveImage) -> str:
-        """Count a block and return its entry's name; empty if the block holds no message."""
+    def add(self, image: LiveImage, number: int = 0) -> str:
+        """Count a block and return its entry's name; empty if the block holds no message.
+
+        `number` is the number in the name; 0: that of the last block and one more.
+        """
         self.lost += image.lost
         if not image.msgs:
             return ""
-        self._blocks += 1
+        self._blocks = number or self._blocks + 1
         self.msgs += image.msgs
         self.bytes += image.bytes
         return f"{self._store}/{block_name(self._blocks)}"
@@ -111,6 +123,25 @@ class MessageCount:
             last_time_ns=self._state.last_time_ns,
         )
         return f"{self._store}/{STATE}", msgspec.json.encode(state)
+
+
+def encode_plan(plans: Mapping[str, bytes]) -> bytes:
+    """Return the body of the plan; `plans` are those of the stores, in the order of a snapshot."""
+    return msgspec.json.encode(plans)
+
+
+def decode_plan(body: bytes) -> dict[str, bytes]:
+    """Decode a plan. Raises msgspec.MsgspecError."""
+    return msgspec.json.decode(body, type=dict[str, bytes])
+
+
+def is_chosen(choice: bytes, number: int) -> bool:
+    """Return whether a choice has the block of that number.
+
+    Blocks are counted from 0 over all stores: bit n % 8 of byte n // 8 is block n.
+    """
+    at, bit = divmod(number, 8)
+    return at < len(choice) and bool(choice[at] >> bit & 1)
 
 
 def decode_state(body: bytes) -> StoreState:

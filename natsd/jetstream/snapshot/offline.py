@@ -11,6 +11,7 @@ Everything here blocks on the disk. The entries are described in contents.py.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -38,6 +39,8 @@ from natsd.jetstream.snapshot.contents import (
     MessageCount,
     SnapshotConsumer,
     StreamImage,
+    encode_plan,
+    is_chosen,
     tracker_of,
 )
 from natsd.jetstream.stream.config import ConfigRules, check_config
@@ -49,8 +52,10 @@ from natsd.jetstream.stream.files import (
     StreamAsset,
     install_stream,
 )
-from natsd.store.backup.live_image import live_image
+from natsd.store.backup.block_keys import plan_block
+from natsd.store.backup.live_image import LiveImage, live_image
 from natsd.store.backup.snapshot_file import SnapshotReader, SnapshotWriter
+from natsd.store.block.stored_blocks import StoredBlock, StoredBlocks
 from natsd.store.commit.volume import LOCK_NAME, Volume
 from natsd.store.consumer import consumer_files
 from natsd.store.crypto.keys import OperatorKeys, Random, open_data_key
@@ -73,6 +78,8 @@ from natsd.store.wal.replay import replay
 PART_BYTES: Final = 256 << 10
 RESTORED: Final = "offline"
 
+Entry = tuple[str, bytes]
+"""Name and body of an entry."""
 Progress = Callable[[int, int], object]
 """Callback with the amount done and the amount to do, in any unit."""
 
@@ -113,15 +120,75 @@ def write_snapshot(
     Raises NotPossible, DirectoryLocked, AssetDamaged, StoreError, OSError.
     """
     root = volume_of(disk, directory)
+    with open_volume(disk, root) as overlay:
+        writer = SnapshotWriter()
+        taking = StreamTaking(overlay, root, directory, keys, random)
+        out.write(writer.begin())
+        for entry in taking.entries(progress):
+            out.write(writer.entry(*entry))
+        out.write(writer.end())
+        return taking.done
+
+
+@contextlib.contextmanager
+def open_volume(disk: Disk, root: Path) -> Iterator[OverlayDisk]:
+    """Hold the lock of a store directory within the context, and yield what a server would read.
+
+    Raises DirectoryLocked, OSError.
+    """
     lock = disk.lock(root / LOCK_NAME)
     try:
-        return _Taking(OverlayDisk(disk), root, directory, keys, random).run(out, progress)
+        overlay = OverlayDisk(disk)
+        replay(overlay, root)
+        yield overlay
     finally:
         lock.release()
 
 
-class _Taking:
-    """Writer of one stream's snapshot."""
+@dataclass(slots=True)
+class _OpenStore:
+    """The messages of a stream, or its delayed messages: what a server would recover."""
+
+    name: str
+    found: Recovered
+    files: StoredBlocks
+
+    def ranges(self) -> Iterator[tuple[StoredBlock, int, int]]:
+        """Yield each block with the first and the last sequence that count in it."""
+        found = self.found
+        ends = [later.block.base_sequence - 1 for _, later in pairwise(found.blocks)]
+        for number, stored in enumerate(found.blocks):
+            block = stored.block
+            last = min([block.last_sequence, found.last_sequence, *ends[number : number + 1]])
+            yield stored, max(block.base_sequence, found.first_sequence), last
+
+    def plan(self) -> bytes:
+        """Return the keys of all blocks (block_keys.py)."""
+        return b"".join(
+            plan_block(
+                stored.block.seed,
+                stored.block.base_sequence,
+                stored.block.durable_size,
+                stored.block.durable_chain,
+                first,
+                last,
+                self.found.dead,
+            )
+            for stored, first, last in self.ranges()
+        )
+
+    def image(self, stored: StoredBlock, first: int, last: int) -> LiveImage:
+        """Read a block and return its live messages."""
+        read = self.files.read(stored, stored.physical_end, 0)
+        return live_image(read.scan, first, last, self.found.dead)
+
+
+Choose = Callable[[bytes], bytes]
+"""Callback that takes the body of `plan.json` and returns the choice (contents.py: `is_chosen`)."""
+
+
+class StreamTaking:
+    """Reader of one stream, for its snapshot; `done` says what was read so far."""
 
     def __init__(
         self,
@@ -137,29 +204,29 @@ class _Taking:
         self._keys = keys
         self._random = random
         self._vault = Vault(disk, root, random, keys)
-        self._done = Transferred()
+        self.done = Transferred()
 
-    def run(self, out: IO[bytes], progress: Progress) -> Transferred:
-        """Write the snapshot and return what it holds."""
-        replay(self._disk, self._root)
-        writer = SnapshotWriter()
-        image = self._image()
-        out.write(writer.begin())
-        for entry in image.entries():
-            out.write(writer.entry(*entry))
-        if self._disk.exists(self._directory / DELAYED):
-            for entry in self._messages(DELAYED, progress):
-                out.write(writer.entry(*entry))
-        for entry in self._messages(MESSAGES, progress):
-            out.write(writer.entry(*entry))
-        out.write(writer.end())
-        return self._done
+    def entries(self, progress: Progress, choose: Choose | None = None) -> Iterator[Entry]:
+        """Yield the entries of the snapshot; with `choose`, only the blocks that it chooses.
+
+        Raises NotPossible, AssetDamaged, StoreError, OSError.
+        """
+        yield from self._image().entries()
+        names = [DELAYED] if self._disk.exists(self._directory / DELAYED) else []
+        stores = [self._open(name) for name in (*names, MESSAGES)]
+        choice: bytes | None = None
+        if choose is not None:
+            choice = choose(encode_plan({store.name: store.plan() for store in stores}))
+        planned = 0
+        for store in stores:
+            yield from self._messages(store, progress, choice, planned)
+            planned += len(store.found.blocks)
 
     def _image(self) -> StreamImage:
         asset = read_asset(self._vault, self._directory, StreamAsset)
         consumers = tuple(self._consumers())
         ids = read_duplicates(self._vault, self._directory)
-        self._done.stream, self._done.consumers = asset.config.name, len(consumers)
+        self.done.stream, self.done.consumers = asset.config.name, len(consumers)
         return StreamImage(asset, consumers, ids or b"")
 
     def _consumers(self) -> Iterator[ConsumerImage]:
@@ -169,7 +236,7 @@ class _Taking:
             raise NotPossible(str(error)) from None
         for found in consumers:
             if found.asset is None:
-                self._done.damage.append(found.why_not)
+                self.done.damage.append(found.why_not)
                 continue
             tracker = tracker_of(found.asset.config)
             try:
@@ -182,43 +249,45 @@ class _Taking:
                     place=context_of(self._root, state),
                 )
             except ConsumerStateDamaged as error:
-                self._done.damage.append(f"{error}; the consumer is left out")
+                self.done.damage.append(f"{error}; the consumer is left out")
                 continue
             log.file.close()
-            self._done.damage += map(str, recovery.damage)
+            self.done.damage += map(str, recovery.damage)
             asset = found.asset
             consumer = SnapshotConsumer(
                 name=found.name, config=asset.config, created=asset.created, resume=asset.resume
             )
             yield ConsumerImage(consumer, tracker.encode())
 
-    def _messages(self, store: str, progress: Progress) -> Iterator[tuple[str, bytes]]:
-        directory = self._directory / store
+    def _open(self, name: str) -> _OpenStore:
+        directory = self._directory / name
         context = context_of(self._root, directory)
         opened = open_data_key(self._disk, directory, context, self._keys, self._random)
         data_key = opened.data_key if opened else None
         findings: list[Finding] = []
         found = recover_stream(self._disk, self._root, directory, data_key, self._random, findings)
         findings += map(finding_of, found.damage)
-        self._done.damage += map(str, findings)
-        counts = MessageCount(store, _state_of(found))
+        self.done.damage += map(str, findings)
         files = stored_blocks(self._disk, self._root, directory, data_key, self._random)
-        ends = [later.block.base_sequence - 1 for _, later in pairwise(found.blocks)]
-        for number, stored in enumerate(found.blocks):
-            progress(number, len(found.blocks))
-            block = stored.block
-            last = min([block.last_sequence, found.last_sequence, *ends[number : number + 1]])
-            read = files.read(stored, stored.physical_end, 0)
-            image = live_image(
-                read.scan, max(block.base_sequence, found.first_sequence), last, found.dead
-            )
-            if name := counts.add(image):
+        return _OpenStore(name, found, files)
+
+    def _messages(
+        self, store: _OpenStore, progress: Progress, choice: bytes | None, planned: int
+    ) -> Iterator[Entry]:
+        """Yield the blocks of a store, before which the plan has `planned` blocks, and totals."""
+        counts = MessageCount(store.name, _state_of(store.found))
+        for number, (stored, first, last) in enumerate(store.ranges()):
+            progress(number, len(store.found.blocks))
+            if choice is not None and not is_chosen(choice, planned + number):
+                continue
+            image = store.image(stored, first, last)
+            if name := counts.add(image, 0 if choice is None else number + 1):
                 yield name, image.data
-        if store == MESSAGES:
-            self._done.messages = counts.msgs
+        if store.name == MESSAGES:
+            self.done.messages = counts.msgs
         else:
-            self._done.delayed = counts.msgs
-        if store == MESSAGES or counts.msgs:
+            self.done.delayed = counts.msgs
+        if store.name == MESSAGES or counts.msgs or choice is not None:
             yield counts.state_entry()
 
 

@@ -58,11 +58,15 @@ class RestoreStopped(Exception):
 
 
 class Restoring:
-    """A restore; call `run` once. It removes the built files unless they became a stream."""
+    """A restore; call `run` once. It removes the built files unless they became a stream.
+
+    The chunks arrive in `account`; `owner` is the name of the account that gets the stream.
+    """
 
     def __init__(
         self,
         account: Account,
+        owner: str,
         scheduler: Scheduler,
         volume: Volume,
         usage: Usage,
@@ -73,7 +77,7 @@ class Restoring:
         share: Share,
     ) -> None:
         self._client = account.internal_client
-        self._title = f"restore for stream '{account.name} > {name}'"
+        self._title = f"restore for stream '{owner} > {name}'"
         self._scheduler = scheduler
         self._volume = volume
         self._usage = usage

@@ -7,6 +7,10 @@
                                          408 No Flow Response     no acknowledgement for 5 s
                                          500 <reason>             the stream cannot be read
 
+With a receiver that chooses blocks (contents.py), the sender waits behind the plan:
+
+    ◀── $JS.SNAPSHOT.ACK.<stream>.<id>.CHOOSE: the chosen blocks (SnapshotSource.choose)
+
 Promise
 - At most `window_size` bytes, or one larger chunk, are unacknowledged; sizes are clamped to bounds.
 - The receiver decides the pace; a receiver that is gone, is silent for ACK_TIMEOUT_NS, or is slower
@@ -43,6 +47,8 @@ INTEREST_TIMEOUT_NS: Final = 2_000_000_000
 COMPLETE: Final = "204"
 NO_INTEREST: Final = "408 No Interest"
 NO_FLOW_RESPONSE: Final = "408 No Flow Response"
+CHOOSE: Final = ".CHOOSE"
+"""End of the subject on which a receiver chooses blocks, in place of that of a chunk."""
 
 
 def sizes(request: StreamSnapshotRequest) -> tuple[int, int]:
@@ -59,6 +65,10 @@ def bytes_held(request: StreamSnapshotRequest, stream_bytes: int) -> int:
     """
     chunk, window = sizes(request)
     return min(chunk * window, stream_bytes) + 2 * min(READ_AHEAD_BYTES, stream_bytes)
+
+
+class _NotChosen(Exception):
+    """The receiver has chosen no blocks in time."""
 
 
 class SnapshotSending:
@@ -98,6 +108,8 @@ class SnapshotSending:
         self._is_wanted = sublist.watch(self._subject, self._listened_to)
         try:
             status = await self._send_all()
+        except _NotChosen:
+            status = NO_FLOW_RESPONSE if self._is_wanted else NO_INTEREST
         except (StoreError, OSError) as error:
             status = f"500 {error}".replace("\r", " ").replace("\n", " ")
         finally:
@@ -134,8 +146,17 @@ class SnapshotSending:
             self._set_alarm(ACK_TIMEOUT_NS)
         return COMPLETE
 
+    async def _until_chosen(self) -> None:
+        while self._source.awaits_choice:
+            if not self._is_wanted or self._is_late:
+                raise _NotChosen
+            await self._until_changed()
+
     async def _chunks(self) -> AsyncIterator[bytes]:
-        """Return the snapshot in chunks of equal size, except the last one."""
+        """Return the snapshot in chunks of equal size.
+
+        The last one may be shorter, and so may the one before a choice. Raises _NotChosen.
+        """
         size, rest = self._chunk_bytes, b""
         while part := await self._source.next_part():
             view = memoryview(part)
@@ -143,13 +164,19 @@ class SnapshotSending:
             if rest:
                 at = min(size - len(rest), len(view))
                 rest += view[:at]
-                if len(rest) < size:
-                    continue
-                yield rest
-            end = at + (len(view) - at) // size * size
-            for start in range(at, end, size):
-                yield bytes(view[start : start + size])
-            rest = bytes(view[end:])
+                if len(rest) == size:
+                    yield rest
+                    rest = b""
+            if not rest:
+                end = at + (len(view) - at) // size * size
+                for start in range(at, end, size):
+                    yield bytes(view[start : start + size])
+                rest = bytes(view[end:])
+            if self._source.awaits_choice:
+                if rest:
+                    yield rest
+                rest = b""
+                await self._until_chosen()
         if rest:
             yield rest
 
@@ -167,7 +194,12 @@ class SnapshotSending:
         self._is_late = False
         self._alarm.set(self._scheduler.now_ns() + after_ns)
 
-    def _acknowledged(self, _subject: str, _reply: str | None, _head: bytes, _data: bytes) -> None:
+    def _acknowledged(self, subject: str, _reply: str | None, _head: bytes, data: bytes) -> None:
+        if self._source.awaits_choice and subject.endswith(CHOOSE):
+            self._source.choose(data)
+            self._set_alarm(ACK_TIMEOUT_NS)
+            self._changed.set()
+            return
         self._slots = min(self._slots + 1, self._window)
         self._changed.set()
 

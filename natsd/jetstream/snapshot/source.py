@@ -3,6 +3,7 @@
 Promise
 - While PACKED_AT_ONCE blocks are packed only one further block is read: memory stays bounded.
 - Messages whose checksum fails are left out, and counted.
+- A receiver that chooses blocks gets the plan first; nothing is read before it has chosen.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
-from natsd.jetstream.snapshot.contents import MessageCount
+from natsd.jetstream.snapshot.contents import PLAN, MessageCount, encode_plan, is_chosen
 from natsd.jetstream.snapshot.taking import TakenStream
 from natsd.store.backup.frozen_store import FrozenStore
 from natsd.store.backup.snapshot_file import SnapshotWriter
@@ -28,8 +29,13 @@ Packing = Callable[[], bytes]
 class SnapshotSource:
     """Snapshot of a frozen stream, read once; call `close` at the end, even if not all was read."""
 
-    def __init__(self, volume: Volume, taken: TakenStream) -> None:
+    def __init__(self, volume: Volume, taken: TakenStream, *, is_chosen: bool = False) -> None:
+        """`is_chosen`: the receiver chooses the blocks (contents.py)."""
         self.lost = 0
+        self.awaits_choice = False
+        self._is_chosen = is_chosen
+        self._is_plan = False  # the part that `next_part` returns next is the plan
+        self._choice = b""
         self._volume = volume
         self._taken = taken
         self._writer = SnapshotWriter()
@@ -37,11 +43,21 @@ class SnapshotSource:
         self._next: asyncio.Task[bytes] | None = None
 
     async def next_part(self) -> bytes:
-        """Return the next bytes of the snapshot; empty at its end. Raises OSError, StoreError."""
+        """Return the next bytes of the snapshot; empty at its end. Raises OSError, StoreError.
+
+        While `awaits_choice` is set, call `choose` first.
+        """
+        assert not self.awaits_choice
         self._next = self._next or self._start()
         part = await asyncio.shield(self._next)  # a thread may be reading: `close` waits for it
-        self._next = self._start() if part else None
+        self.awaits_choice, self._is_plan = self._is_plan, False
+        self._next = self._start() if part and not self.awaits_choice else None
         return part
+
+    def choose(self, choice: bytes) -> None:
+        """Send only the chosen blocks (contents.py: `is_chosen`)."""
+        self._choice = choice
+        self.awaits_choice = False
 
     async def close(self) -> None:
         """Drop what was read ahead, and release the frozen stream. Raises OSError."""
@@ -60,16 +76,29 @@ class SnapshotSource:
 
     async def _make_parts(self) -> AsyncGenerator[bytes]:
         yield await self._volume.read(self._begin)
+        if self._is_chosen:
+            plan = await self._volume.read(self._plan)
+            self._is_plan = True
+            yield plan
+        planned = 0
         for store, frozen in self._taken.frozen.items():
             counts = MessageCount(store, frozen.state)
-            async with contextlib.aclosing(self._packed(counts, frozen)) as packed:
+            indexes = [
+                index
+                for index in range(frozen.num_blocks)
+                if not self._is_chosen or is_chosen(self._choice, planned + index)
+            ]
+            planned += frozen.num_blocks
+            async with contextlib.aclosing(self._packed(counts, frozen, indexes)) as packed:
                 async for part in packed:
                     yield part
             self.lost += counts.lost
             yield await self._volume.read(self._writer.entry, *counts.state_entry())
         yield await self._volume.read(self._writer.end)
 
-    async def _packed(self, counts: MessageCount, frozen: FrozenStore) -> AsyncGenerator[bytes]:
+    async def _packed(
+        self, counts: MessageCount, frozen: FrozenStore, indexes: list[int]
+    ) -> AsyncGenerator[bytes]:
         """Return the entries of a store's blocks.
 
         Checksums are computed in order; packing, which takes longest, is done for several blocks at
@@ -77,7 +106,7 @@ class SnapshotSource:
         """
         loop, packing = asyncio.get_running_loop(), deque[asyncio.Task[bytes]]()
         try:
-            async with contextlib.aclosing(self._begun(counts, frozen)) as begun:
+            async with contextlib.aclosing(self._begun(counts, frozen, indexes)) as begun:
                 async for pack in begun:
                     packing.append(loop.create_task(self._volume.read(pack)))
                     if len(packing) == PACKED_AT_ONCE:
@@ -87,15 +116,19 @@ class SnapshotSource:
         finally:
             await asyncio.gather(*packing, return_exceptions=True)
 
-    async def _begun(self, counts: MessageCount, frozen: FrozenStore) -> AsyncGenerator[Packing]:
+    async def _begun(
+        self, counts: MessageCount, frozen: FrozenStore, indexes: list[int]
+    ) -> AsyncGenerator[Packing]:
         """Return a packing function per block with messages; the next block is read meanwhile."""
         loop, beginning = asyncio.get_running_loop(), None
         try:
-            for index in range(frozen.num_blocks):
-                pack = await (beginning or self._volume.read(self._begin_block, counts, frozen, 0))
+            for at, index in enumerate(indexes):
+                pack = await (
+                    beginning or self._volume.read(self._begin_block, counts, frozen, index)
+                )
                 beginning = None
-                if index + 1 < frozen.num_blocks:
-                    read = self._volume.read(self._begin_block, counts, frozen, index + 1)
+                if at + 1 < len(indexes):
+                    read = self._volume.read(self._begin_block, counts, frozen, indexes[at + 1])
                     beginning = loop.create_task(read)
                 if pack is not None:
                     yield pack
@@ -106,8 +139,12 @@ class SnapshotSource:
     def _begin_block(self, counts: MessageCount, frozen: FrozenStore, index: int) -> Packing | None:
         """Read and verify a block and compute its checksum; in a thread, one block at a time."""
         image = frozen.read_image(index)
-        name = counts.add(image)
+        name = counts.add(image, index + 1 if self._is_chosen else 0)
         return self._writer.packing(name, image.data) if name else None
+
+    def _plan(self) -> bytes:
+        plans = {store: frozen.plan() for store, frozen in self._taken.frozen.items()}
+        return self._writer.entry(PLAN, encode_plan(plans))
 
     def _begin(self) -> bytes:
         parts = [self._writer.begin()]

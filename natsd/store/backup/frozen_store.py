@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from natsd.store.backup.block_keys import plan_block
 from natsd.store.backup.live_image import LiveImage, live_image
 from natsd.store.backup.snapshots import ReusedBytes
 from natsd.store.block.stored_blocks import StoredBlock, StoredBlocks, block_name
@@ -50,6 +51,7 @@ class _FrozenBlock:
     last: int
     physical_end: int = 0  # committed bytes of its file; 0: none
     proven: int = 0  # committed logical bytes
+    chain: int = 0  # checksum in the mark that ends them
 
     @property
     def name(self) -> str:
@@ -135,6 +137,22 @@ class FrozenStore:
         self._check()
         return self._read(self._blocks[index], keep)
 
+    def plan(self) -> bytes:
+        """Return the keys of all blocks (block_keys.py). Takes a while: call it in a thread."""
+        assert self._blocks is not None
+        return b"".join(
+            plan_block(
+                frozen.stored.block.seed,
+                frozen.stored.block.base_sequence,
+                frozen.proven,
+                frozen.chain,
+                frozen.first,
+                frozen.last,
+                self._dead,
+            )
+            for frozen in self._blocks
+        )
+
     async def release(self) -> None:
         """Remove the second names and allow erasures again; a second call does nothing.
 
@@ -176,6 +194,7 @@ class FrozenStore:
         for frozen in self._blocks:
             frozen.physical_end = frozen.stored.physical_end
             frozen.proven = frozen.stored.block.durable_size
+            frozen.chain = frozen.stored.block.durable_chain
         self._is_measured = True
 
     # In threads

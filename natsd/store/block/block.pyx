@@ -734,6 +734,10 @@ cdef class MsgBlock:
     def durable_size(self) -> int:
         return self.durable.size
 
+    @property
+    def durable_chain(self) -> int:
+        return self.durable.chain
+
     def durable_bytes(self) -> bytes:
         """Return a copy of the bytes on disk. Raises ValueError unless all of it is cached."""
         if self.cache_start:

@@ -117,6 +117,10 @@ class MsgBlock:
     def durable_size(self) -> int:
         """Logical bytes on disk."""
 
+    @property
+    def durable_chain(self) -> int:
+        """Checksum in the last mark on disk, which covers all records before it."""
+
     def durable_bytes(self) -> bytes: ...
     @property
     def live_bytes(self) -> int: ...
