@@ -1,7 +1,7 @@
 """The command line: `natsd [flags]` and its subcommands.
 
-The subcommands are `natsd bench`, `natsd store`, `natsd pipeline`, `natsd config`, `natsd help` and
-`natsd version`.
+The subcommands are `natsd bench`, `natsd store`, `natsd backup`, `natsd restore`, `natsd pipeline`,
+`natsd config`, `natsd help` and `natsd version`.
 `main` reads the flags and calls the command. It imports only the modules that the command needs, so
 that a start is quick. An error is one line on standard error and exit code 1.
 """
@@ -32,6 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from natsd.cli import store
 
         return store.main(given[1:])
+    if given[:1] == ["backup"]:
+        from natsd.cli import backup
+
+        return backup.main(given[1:])
+    if given[:1] == ["restore"]:
+        from natsd.cli import backup
+
+        return backup.main_restore(given[1:])
     if given[:1] == ["pipeline"]:
         from natsd.cli import pipeline
 

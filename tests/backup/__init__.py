@@ -1,0 +1,1 @@
+"""Backups: directories, copies of running servers and of files, restores."""
