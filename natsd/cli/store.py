@@ -1,4 +1,4 @@
-"""`natsd store`: commands that check, repair, snapshot and restore the files of a store.
+"""`natsd store`: commands that check, repair, copy and import the files of a store.
 
 - `check DIR` reports damage and changes nothing. Exit code 0: no damage; 1: there is damage, a file
   could not be read, or the command was refused.
@@ -8,6 +8,7 @@
 - `snapshot` writes a stream into a snapshot. Exit code 0: the snapshot holds the whole stream; 1:
   damage left a part of it out, or the command was refused.
 - `restore` makes a stream from a snapshot. Neither command leaves half a snapshot or stream.
+- `import` makes streams from nats-server's store directory (store_import.py).
 - Keys are read from files, since other users can see a command line.
 """
 
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import GLOBAL_ACCOUNT
 from natsd.store.crypto.keys import OperatorKeys
-from natsd.store.disk.disk import DirectoryLocked
+from natsd.store.disk.disk import DIRECTORY_MODE, DirectoryLocked
 from natsd.store.disk.doubled_file import UNFINISHED_SUFFIX
 from natsd.store.disk.real_disk import RealDisk
 from natsd.store.errors import StoreError
@@ -31,6 +32,8 @@ from natsd.store.maintenance.check import Report, check_volume
 from natsd.store.maintenance.repair import repair_volume
 
 if TYPE_CHECKING:
+    Actions = argparse._SubParsersAction[argparse.ArgumentParser]
+
     from natsd.jetstream.snapshot.offline import Transferred
 
 DESCRIPTION: Final = """\
@@ -45,6 +48,7 @@ examples:
   natsd store check --key-file /etc/nats/store.key DIR
   natsd store snapshot DIR/'$G'/streams/ORDERS orders.snapshot
   natsd store restore orders.snapshot DIR
+  natsd store import /var/lib/nats-server DIR        a nats-server's streams into this store
 """
 
 
@@ -52,9 +56,11 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command with the arguments after `store`; return the exit code."""
     options = parser().parse_args(arguments)
     directory = options.directory.absolute()
-    if not directory.is_dir():
-        return _refuse(f"{directory} is not a directory")
     try:
+        if options.action == "import":
+            return _import(options)
+        if not directory.is_dir():
+            return _refuse(f"{directory} is not a directory")
         operator = OperatorKeys(_key(options.key_file), _key(options.prev_key_file))
         if options.action == "snapshot":
             return _snapshot(directory, options.snapshot, operator, as_json=options.json)
@@ -96,7 +102,43 @@ def parser() -> argparse.ArgumentParser:
     restore.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="the file to read")
     _add_directory(restore, "the store directory")
     restore.add_argument("--account", default=GLOBAL_ACCOUNT, help="whose stream (default: $G)")
+    _add_import(actions, common)
     return result
+
+
+def _import(options: argparse.Namespace) -> int:
+    from natsd.cli.store_import import run_import
+    from natsd.jetstream.snapshot.offline import NotPossible
+
+    if not options.source.is_dir():
+        return _refuse(f"{options.source} is not a directory")
+    if not options.dry_run:
+        options.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    operator = OperatorKeys(_key(options.key_file), _key(options.prev_key_file))
+    keys = (_key(options.source_key_file), _key(options.source_prev_key_file))
+    source_keys = tuple(key for key in keys if key is not None)
+    try:
+        return run_import(options, operator, source_keys, _progress)
+    except NotPossible as error:
+        return _refuse(str(error))
+
+
+def _add_import(actions: "Actions", common: argparse.ArgumentParser) -> None:
+    text = "nats-server's store directory into this one"
+    parser = actions.add_parser("import", help=text, parents=[common])
+    parser.add_argument("source", type=Path, metavar="SOURCE", help="nats-server's store directory")
+    _add_directory(parser, "the store directory; it is created if it does not exist")
+    parser.add_argument(
+        "--source-key-file", type=Path, metavar="FILE", help="holds the key of SOURCE"
+    )
+    parser.add_argument(
+        "--source-prev-key-file", type=Path, metavar="FILE", help="holds the key before that one"
+    )
+    for flag, what in (("--account", "of this account"), ("--stream", "of this name")):
+        parser.add_argument(
+            flag, action="append", default=[], help=f"only streams {what}; may be repeated"
+        )
+    parser.add_argument("--dry-run", action="store_true", help="tell what would be imported")
 
 
 def _add_directory(action: argparse.ArgumentParser, what: str) -> None:

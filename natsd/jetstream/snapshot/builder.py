@@ -16,7 +16,7 @@ Promise
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -46,7 +46,7 @@ from natsd.jetstream.snapshot.contents import (
 from natsd.jetstream.snapshot.delayed import check_delayed
 from natsd.jetstream.stream.duplicates_file import keep_duplicates
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
-from natsd.jetstream.stream.limits import UNCOUNTED_BYTES, is_compressed
+from natsd.jetstream.stream.limits import UNCOUNTED_BYTES, is_compressed, store_limits
 from natsd.store.backup.block_images import append_image, end_as
 from natsd.store.backup.snapshots import open_image
 from natsd.store.block.stored_blocks import BLOCK_SUFFIX
@@ -57,6 +57,7 @@ from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import make_directories
 from natsd.store.errors import DamagedEncoding, InvalidConsumerState
 from natsd.store.file_store import FileOptions, FileStore
+from natsd.store.log.message_log import MessageLog
 from natsd.store.maintenance.check import context_of
 from natsd.store.store import Limits
 
@@ -142,6 +143,41 @@ class StreamBuilder:
         else:
             raise DamagedEncoding(f"the snapshot holds {name!r}, which is not known here")
 
+    async def begin_stream(self, asset: StreamAsset) -> None:
+        """Take the stream's configuration and creation time, before anything else of it.
+
+        Raises StoreError, OSError.
+        """
+        self.asset = asset
+        limits = Limits(uncounted_bytes=UNCOUNTED_BYTES[Storage.FILE])
+        self._stores[MESSAGES] = await self._open(MESSAGES, limits)
+
+    async def add_consumer(self, consumer: SnapshotConsumer, tracker: ConsumerTracker) -> None:
+        """Add a consumer with its state. Raises DamagedEncoding, ApiError, OSError."""
+        await self._check(consumer)
+        await self._volume.read(self._write_consumer, consumer, tracker)
+        self._consumers[consumer.name] = consumer.config
+
+    async def append(self, append: Callable[[MessageLog], Iterator[None]]) -> None:
+        """Append messages to the stream, in slices between which the event loop goes on.
+
+        Raises StoreError, OSError, and what `append` raises.
+        """
+        await _append(self._stores[MESSAGES], append)
+
+    async def end_at(self, last_sequence: int, last_time_ns: int) -> None:
+        """End the stream there, after all messages were appended, and enforce its limits.
+
+        Messages that are over age are left to the stream's start. Raises StoreError, OSError.
+        """
+        store = self._stores[MESSAGES]
+        if last_sequence > store.log.last_sequence:
+            store.log.skip(last_sequence - store.log.last_sequence)
+        store.log.set_last_time(last_time_ns)
+        store.update_limits(replace(store_limits(self.asset.config), max_age_ns=0), 0)
+        await store.settle()
+        self._ended.add(MESSAGES)
+
     async def finish(self) -> StreamAsset:
         """Finish after the last entry and return the stream's configuration and creation time.
 
@@ -174,9 +210,7 @@ class StreamBuilder:
             asset = asset.model_copy(update={"config": self._config})
         if asset.config.name != self._place.name or asset.config.storage is not Storage.FILE:
             raise DamagedEncoding("the snapshot is not of a file stream of that name")
-        self.asset = asset
-        limits = Limits(uncounted_bytes=UNCOUNTED_BYTES[Storage.FILE])
-        self._stores[MESSAGES] = await self._open(MESSAGES, limits)
+        await self.begin_stream(asset)
 
     async def _open(self, name: str, limits: Limits) -> FileStore:
         return await FileStore.open(
@@ -205,11 +239,7 @@ class StreamBuilder:
     async def _take_block(self, name: str, body: bytes) -> None:
         store, block = self._stores[name], await self._volume.read(open_image, body)
         self._live_bytes[name] += block.live_bytes
-        for _ in append_image(store.log, block):
-            if store.is_over_limit:
-                await store.room()
-            else:
-                await asyncio.sleep(0)
+        await _append(store, lambda log: append_image(log, block))
 
     def _take_end(self, name: str, body: bytes) -> None:
         try:
@@ -223,6 +253,10 @@ class StreamBuilder:
 
     async def _take_consumer(self, body: bytes) -> None:
         consumer = _decode(SnapshotConsumer, body)
+        await self._check(consumer)
+        self._consumer = consumer
+
+    async def _check(self, consumer: SnapshotConsumer) -> None:
         name = consumer.name
         if self._consumer is not None or name in self._consumers:
             raise DamagedEncoding(f"consumer {name!r} is out of place")
@@ -231,7 +265,6 @@ class StreamBuilder:
         if name != (consumer.config.durable_name or consumer.config.name or name):
             raise DamagedEncoding(f"consumer {name!r} is configured with another name")
         await run_cooperatively(self._check_consumer(consumer, self.asset.config, self._consumers))
-        self._consumer = consumer
 
     async def _take_consumer_state(self, body: bytes) -> None:
         consumer, self._consumer = self._consumer, None
@@ -268,6 +301,14 @@ class StreamBuilder:
         if self._message_ids:
             keep_duplicates(vault, self.directory, self._message_ids, place=place)
         write_asset(vault, self.directory, self.asset, place=place)
+
+
+async def _append(store: FileStore, append: Callable[[MessageLog], Iterator[None]]) -> None:
+    for _ in append(store.log):
+        if store.is_over_limit:
+            await store.room()
+        else:
+            await asyncio.sleep(0)
 
 
 def _decode(model: type[M], body: bytes) -> M:

@@ -358,7 +358,7 @@ async def _build(
     return done
 
 
-def _check_consumer(
+def check_consumer(
     consumer: SnapshotConsumer, stream: StreamConfig, others: Mapping[str, ConsumerConfig]
 ) -> Steps[None]:
     """Check the rules that hold for consumers in every account. Raises NotPossible."""
@@ -392,7 +392,7 @@ async def _begin(
     built = files.snapshots / RESTORED
     volume.disk.rmtree(built)
     builder = StreamBuilder(
-        volume, vault, built, place, vault.random, options, check_consumer=_check_consumer
+        volume, vault, built, place, vault.random, options, check_consumer=check_consumer
     )
     await builder.begin()
     return builder

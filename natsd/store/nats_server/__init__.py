@@ -1,0 +1,1 @@
+"""The files of nats-server's file store, as this server reads and writes them."""

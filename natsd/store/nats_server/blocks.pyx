@@ -1,0 +1,5 @@
+"""The compiled part of reading nats-server's files: frames, message blocks, and their index."""
+
+include "s2.pyx"
+include "block_file.pyx"
+include "index_file.pyx"
