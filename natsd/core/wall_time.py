@@ -8,10 +8,13 @@ Source: Go's time package; errors of unreadable times have its texts.
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 SECOND_NS: Final = 1_000_000_000
+DAYS_KEPT_MAX: Final = 1024
+"""Days whose text is kept: lists of connections and streams have few."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
@@ -43,9 +46,15 @@ def timestamp(wall_ns: int) -> str:
     The seconds have as many decimals as needed, without trailing zeros.
     """
     seconds, rest_ns = divmod(wall_ns, SECOND_NS)
-    text = datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
-    decimals = f".{rest_ns:09}".rstrip("0") if rest_ns else ""
-    return f"{text}{decimals}Z"
+    days, seconds = divmod(seconds, 86_400)
+    minutes, seconds = divmod(seconds, 60)
+    text = f"{_date(days)}T{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+    return f"{text}.{rest_ns:09}".rstrip("0") + "Z" if rest_ns else text + "Z"
+
+
+@lru_cache(DAYS_KEPT_MAX)
+def _date(days: int) -> str:
+    return (_EPOCH + timedelta(days)).isoformat()[:10]
 
 
 def parse_timestamp(text: str) -> int:

@@ -12,6 +12,7 @@ from natsd.monitor.clock import Clock
 from natsd.monitor.connz import ConnzParameters, connz
 from natsd.monitor.healthz import HealthzOptions, healthz
 from natsd.monitor.internals import expvarz, ipqueuesz
+from natsd.monitor.jetstream_rows import ConfigTexts
 from natsd.monitor.jsz import JszOptions, account_detail, jsz
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.peers import gatewayz, leafz, routez
@@ -34,6 +35,7 @@ class Answers:
         self.turns = Turns()
         self._http_port = http_port
         self._looking = asyncio.Lock()
+        self._configs = ConfigTexts()
         self._processor = ProcessorUse(clock.monotonic_ns(), processor_time_ns())
 
     def _processor_percent(self) -> float:
@@ -91,7 +93,7 @@ class Answers:
         """Return the state of JetStream; only one such answer is made at a time."""
         options = JszOptions.of(query)
         async with self._looking:
-            return await jsz(self.server, options, self.clock)
+            return await jsz(self.server, options, self.clock, self._configs)
 
     async def account_jsz(self, query: Query) -> Fields:
         """Return the state of one account's JetStream."""
@@ -104,7 +106,7 @@ class Answers:
             raise BadParameter(f'account "{options.account}" {why}')
         async with self._looking:
             account = engine.accounts[options.account]
-            return await account_detail(account, options, self.server)
+            return await account_detail(account, options, self.server, self._configs)
 
     def health(self, query: Query) -> tuple[int, Fields]:
         """Return the HTTP status code and the problems, as `/healthz` shows them."""

@@ -11,20 +11,20 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal
 
-from natsd.accounts import AccountDirectory
 from natsd.clients import Client
 from natsd.clients.closed import ClosedClient
 from natsd.core.routing import collide
 from natsd.core.steps import Steps
 from natsd.monitor.clock import Clock
+from natsd.monitor.connection_row import ConnectionRow, RowMaker
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.turns import Turns
-from natsd.monitor.values import round_trip, timestamp, uptime
+from natsd.monitor.values import timestamp
 
 LIMIT_DEFAULT: Final = 1024
 CONNECTIONS_PER_STEP: Final = 512
@@ -134,10 +134,15 @@ async def connz(
     count = min(options.limit, len(chosen) - start)
     ordered = await turns.run(_ordered(chosen, options, now_ns))
     page = await turns.run(_behind(ordered, start))
-    rows = (
-        _row(connection, options, server.accounts, clock, now_ns)
-        for connection in islice(page, count)
+    maker = RowMaker(
+        auth=options.auth,
+        subs=options.subs,
+        subs_detail=options.subs_detail,
+        accounts=server.accounts,
+        clock=clock,
+        now_ns=now_ns,
     )
+    rows = map(maker.row, islice(page, count))
     return _answer(server.id, now_wall_ns, count, total, options, rows)
 
 
@@ -147,7 +152,7 @@ def _answer(
     count: int,
     total: int,
     options: ConnzParameters,
-    rows: Iterator[dict[str, Any]] | None,
+    rows: Iterator[ConnectionRow | dict[str, Any]] | None,
 ) -> dict[str, Any]:
     return {
         "server_id": server_id,
@@ -210,6 +215,8 @@ def _ordered(
     Short runs are sorted here; they are merged only as connections are taken from the iterator.
     """
     attribute, largest_first = SORTS[options.sort]
+    if attribute == "cid" and options.state == "open":
+        return iter(chosen)  # the server numbers its clients in the order of their mapping
     key: Callable[[Client | ClosedClient], Any] = attrgetter(attribute)
     if attribute == "uptime":
         key = partial(_lived_ns, now_ns=now_ns)
@@ -233,146 +240,6 @@ def _behind(
     return connections
 
 
-def _row(
-    connection: Client | ClosedClient,
-    options: ConnzParameters,
-    accounts: AccountDirectory,
-    clock: Clock,
-    now_ns: int,
-) -> dict[str, Any]:
-    """Return one connection, its fields in the order of nats-server's `ConnInfo`."""
-    closed = connection if isinstance(connection, ClosedClient) else None
-    row: dict[str, Any] = {
-        "cid": connection.cid,
-        "kind": connection.kind,
-        "type": "nats",
-        "ip": connection.ip,
-        "port": connection.port,
-        "start": timestamp(clock.to_wall_ns(connection.start_ns)),
-        "last_activity": timestamp(clock.to_wall_ns(connection.last_activity_ns)),
-    }
-    if closed:
-        row["stop"] = timestamp(clock.to_wall_ns(closed.stop_ns))
-        row["reason"] = closed.reason
-    row |= {
-        "rtt": round_trip(connection.rtt_ns),
-        "uptime": uptime(_lived_ns(connection, now_ns)),
-        "idle": uptime(_until_ns(connection, now_ns) - connection.last_activity_ns),
-        "pending_bytes": connection.pending_bytes,
-        "in_msgs": connection.in_msgs,
-        "out_msgs": connection.out_msgs,
-        "in_bytes": connection.in_bytes,
-        "out_bytes": connection.out_bytes,
-    }
-    if connection.stalls:
-        row["stalls"] = connection.stalls
-    row["subscriptions"] = connection.num_subscriptions
-    for name in ("name", "lang", "version"):
-        if value := getattr(connection, name):
-            row[name] = value
-    row |= _tls(connection, options)
-    interest = _interest(connection, options, accounts)
-    if not options.auth:
-        return row | interest
-    return row | _login(connection, accounts) | interest | _identity(connection, accounts)
-
-
-def _tls(connection: Client | ClosedClient, options: ConnzParameters) -> dict[str, Any]:
-    """Return what was negotiated, and with `auth` the certificates of the client."""
-    tls = connection.tls_state
-    if tls is None:
-        return {}
-    fields: dict[str, Any] = {
-        "tls_version": tls.version,
-        "tls_cipher_suite": tls.cipher_suite,
-    }
-    if options.auth and tls.certificates:
-        from natsd.tls.peer import describe
-
-        fields["tls_peer_certs"] = describe(tls.certificates)
-    return fields | ({"tls_first": True} if tls.is_first else {})
-
-
-def _until_ns(connection: Client | ClosedClient, now_ns: int) -> int:
-    return connection.stop_ns if isinstance(connection, ClosedClient) else now_ns
-
-
 def _lived_ns(connection: Client | ClosedClient, now_ns: int) -> int:
-    return _until_ns(connection, now_ns) - connection.start_ns
-
-
-def _login(connection: Client | ClosedClient, accounts: AccountDirectory) -> dict[str, Any]:
-    """Return user and account; the default account is not named."""
-    login = {}
-    if connection.authorized_user:
-        login["authorized_user"] = connection.authorized_user
-    if connection.account_name != accounts.default.name:
-        login["account"] = connection.account_name
-    return login
-
-
-def _identity(connection: Client | ClosedClient, accounts: AccountDirectory) -> dict[str, Any]:
-    """Return what the JWT of the user says, and the name tag of the account."""
-    name = connection.account_name
-    account = accounts.get(name)
-    is_shown = account is not None and (
-        not isinstance(connection, ClosedClient) or account is not accounts.default
-    )
-    name_tag = account.name_tag if is_shown and account is not None else ""
-    facts = None if connection.verdict is None else connection.verdict.jwt
-    if facts is None:
-        return {"name_tag": name_tag} if name_tag else {}
-    told = {
-        "jwt": facts.jwt,
-        "issuer_key": facts.issuer_key,
-        "name_tag": name_tag,
-        "tags": facts.tags,
-    }
-    return {name: value for name, value in told.items() if value}
-
-
-def _interest(
-    connection: Client | ClosedClient, options: ConnzParameters, accounts: AccountDirectory
-) -> dict[str, Any]:
-    """Return the subscriptions if `subs` asks for them; an empty mapping if there are none.
-
-    As in nats-server, the details of closed connections name the account.
-    """
-    if not (options.subs or options.subs_detail):
-        return {}
-    subscriptions = connection.subscriptions()
-    first = next(subscriptions, None)
-    if first is None:
-        return {}
-    subscriptions = chain((first,), subscriptions)
-    if options.subs:
-        return {"subscriptions_list": (each.subject for each in subscriptions)}
-    owner: dict[str, Any] = {}
-    if isinstance(connection, ClosedClient):
-        account = accounts.get(connection.account_name)
-        owner = {"account": connection.account_name}
-        if account is not None and account.name_tag:
-            owner["account_tag"] = account.name_tag
-    details = (
-        owner
-        | subscription_row(each.subject, each.queue, each.sid, each.msgs, each.max, connection.cid)
-        for each in subscriptions
-    )
-    return {"subscriptions_list_detail": details}
-
-
-def subscription_row(
-    subject: str, queue: str | None, sid: str, msgs: int, most: int, cid: int
-) -> dict[str, Any]:
-    """Return one subscription in detail, as `/connz` and `/subsz` show it.
-
-    `most` is the number of messages after which it ends; 0: it does not.
-    """
-    row: dict[str, Any] = {"subject": subject}
-    if queue:
-        row["qgroup"] = queue
-    row |= {"sid": sid, "msgs": msgs}
-    if most:
-        row["max"] = most
-    row["cid"] = cid
-    return row
+    until_ns = connection.stop_ns if isinstance(connection, ClosedClient) else now_ns
+    return until_ns - connection.start_ns

@@ -43,8 +43,8 @@ JSON_TYPE: Final = "application/json"
 LARGE: Final = ("/jsz", "/subsz", "/metrics")
 LARGE_AT_ONCE: Final = 4
 ANSWER_S: Final = 60.0
-COMPRESSED_AT_ONCE: Final = 256 * 1024
-"""Bytes: a thread is worth its while for so many."""
+WRITTEN_BYTES: Final = 256 * 1024
+"""Bytes of a long answer that are written at once: many small writes cost more than the text."""
 
 _logger = logging.getLogger("natsd.monitor")
 
@@ -172,13 +172,14 @@ class Endpoints:
 
     async def _chunk(self, text: Iterator[bytes], compress: Gzip | None) -> tuple[bytes, bool]:
         """Return the next part of the body, and whether it is the last."""
-        chunk, is_last = await self._answers.turns.chunk(text)
+        made = bytearray()
+        is_last = False
+        while not is_last and len(made) < WRITTEN_BYTES:
+            chunk, is_last = await self._answers.turns.chunk(text)
+            made += chunk
         if compress is None:
-            return chunk, is_last
-        while not is_last and len(chunk) < COMPRESSED_AT_ONCE:
-            more, is_last = await self._answers.turns.chunk(text)
-            chunk += more
-        return await compress(chunk, is_last=is_last), is_last
+            return bytes(made), is_last
+        return await compress(bytes(made), is_last=is_last), is_last
 
     async def _keep_history(self, application: web.Application) -> AsyncIterator[None]:
         """Take samples for the summary while requests are served."""

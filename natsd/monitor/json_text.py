@@ -19,12 +19,12 @@ from natsd.core.quoting import html_safe
 INDENT: Final = 2
 FLAT_AT_ONCE: Final = 32
 _CONTAINERS: Final = (dict, list, tuple, Iterator)
+_PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def pieces(value: Any, *, pretty: bool) -> Iterator[bytes]:
     """Yield the text of the value in pieces."""
-    for piece in _value(value, b"\n" if pretty else b""):
-        yield html_safe(piece)
+    return _value(value, b"\n" if pretty else b"")
 
 
 def _value(value: Any, line: bytes) -> Iterator[bytes]:
@@ -37,19 +37,24 @@ def _value(value: Any, line: bytes) -> Iterator[bytes]:
     elif isinstance(value, _CONTAINERS):
         yield from _list(iter(value), line)
     else:
-        yield msgspec.json.encode(value)
+        yield _flat(value, line)
 
 
 def _is_flat(value: Any) -> bool:
-    """Return whether the value is neither a list nor an object that contains lists or objects."""
+    """Return whether the value is encoded at once: a list, or an object with lists, is not.
+
+    A structure is: its lists are short.
+    """
     if isinstance(value, dict):
-        return not any(isinstance(field, _CONTAINERS) for field in value.values())
-    return not isinstance(value, _CONTAINERS)
+        return all(
+            type(field) in _PLAIN or not isinstance(field, _CONTAINERS) for field in value.values()
+        )
+    return isinstance(value, msgspec.Struct) or not isinstance(value, _CONTAINERS)
 
 
 def _flat(value: Any, line: bytes) -> bytes:
     """Return the text of a flat value, or of a list of flat values."""
-    text = msgspec.json.encode(value)
+    text = html_safe(msgspec.json.encode(value))
     return msgspec.json.format(text, indent=INDENT).replace(b"\n", line) if line else text
 
 
@@ -61,7 +66,7 @@ def _object(fields: dict[str, Any], line: bytes) -> Iterator[bytes]:
     colon = b": " if line else b":"
     separator = b"{"
     for name, value in fields.items():
-        yield separator + inner + msgspec.json.encode(name) + colon
+        yield separator + inner + html_safe(msgspec.json.encode(name)) + colon
         yield from _value(value, inner)
         separator = b","
     yield line + b"}"

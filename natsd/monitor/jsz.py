@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.core.steps import Breaks
+from natsd.jetstream.models.times import format_time
 from natsd.monitor import jetstream
 from natsd.monitor.clock import Clock
+from natsd.monitor.jetstream_rows import ConfigTexts, ConsumerRow, consumer_row, state_row
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.values import timestamp
@@ -96,7 +98,9 @@ class Totals:
         return shown | {"messages": self.messages, "bytes": self.bytes}
 
 
-async def jsz(server: ObservedServer, options: JszOptions, clock: Clock) -> dict[str, Any]:
+async def jsz(
+    server: ObservedServer, options: JszOptions, clock: Clock, configs: ConfigTexts
+) -> dict[str, Any]:
     """Return the answer to `/jsz`; raises BadParameter for `leader-only` without JetStream."""
     engine = server.jetstream
     if engine is None and options.leader_only:
@@ -115,7 +119,7 @@ async def jsz(server: ObservedServer, options: JszOptions, clock: Clock) -> dict
     answer |= totals.fields(leaders=options.leaders)
     details = []
     for account in _chosen(engine, options):
-        details.append(await account_detail(account, options, server))
+        details.append(await account_detail(account, options, server, configs))
         await breaks.take()
     answer |= {"account_details": details} if details else {}
     return answer | {"total": len(engine.accounts)}
@@ -149,7 +153,7 @@ def _chosen(engine: "JetStream", options: JszOptions) -> list["JetStreamAccount"
 
 
 async def account_detail(
-    account: "JetStreamAccount", options: JszOptions, server: ObservedServer
+    account: "JetStreamAccount", options: JszOptions, server: ObservedServer, configs: ConfigTexts
 ) -> dict[str, Any]:
     """Return one account's JetStream; the server leads all of its streams."""
     shown = server.accounts.get(account.name)
@@ -172,33 +176,42 @@ async def account_detail(
         if index % STREAMS_PER_SLICE == STREAMS_PER_SLICE - 1:
             await asyncio.sleep(0)
         if stream := account.streams.get(name):
-            rows.append(await _stream(stream, options, server.name))
+            rows.append(await _stream(stream, options, server.name, configs))
     return detail | ({"stream_detail": rows} if rows else {})
 
 
-async def _stream(stream: "Stream", options: JszOptions, leader: str) -> dict[str, Any]:
-    info = (await stream.info()).model_dump(mode="json")
-    row = {"name": stream.name, "created": info["created"], "cluster": {"leader": leader}}
-    row |= {"config": info["config"]} if options.config else {}
-    row |= {"state": info["state"]}
-    public = await _consumers(stream, options, is_direct=False) if options.consumers else []
+async def _stream(
+    stream: "Stream", options: JszOptions, leader: str, configs: ConfigTexts
+) -> dict[str, Any]:
+    info = await stream.info()
+    row: dict[str, Any] = {"name": stream.name, "created": format_time(info.created)}
+    row["cluster"] = {"leader": leader}
+    if options.config:
+        row["config"] = configs.text(info.config)
+    row["state"] = state_row(info.state)
+    public = await _consumers(stream, options, configs, is_direct=False)
     row |= {"consumer_detail": public} if public else {}
-    direct = await _consumers(stream, options, is_direct=True) if options.direct_consumers else []
+    direct = await _consumers(stream, options, configs, is_direct=True)
     row |= {"direct_consumer_detail": direct} if direct else {}
-    return row | {key: info[key] for key in ("mirror", "sources") if key in info}
+    if info.mirror is not None:
+        row["mirror"] = info.mirror.model_dump(mode="json")
+    if info.sources:
+        row["sources"] = [each.model_dump(mode="json") for each in info.sources]
+    return row
 
 
 async def _consumers(
-    stream: "Stream", options: JszOptions, *, is_direct: bool
-) -> list[dict[str, Any]]:
-    rows = []
+    stream: "Stream", options: JszOptions, configs: ConfigTexts, *, is_direct: bool
+) -> list[ConsumerRow]:
+    """Return the rows of the consumers that read for mirrors and sources, or of all others."""
+    rows: list[ConsumerRow] = []
+    if not (options.direct_consumers if is_direct else options.consumers):
+        return rows
     for index, name in enumerate(sorted(stream.consumers)):
         if index % CONSUMERS_PER_SLICE == CONSUMERS_PER_SLICE - 1:
             await asyncio.sleep(0)
         consumer = stream.consumers.get(name)
         if consumer is not None and consumer.config.direct == is_direct:
-            row = consumer.info().model_dump(mode="json")
-            if not options.config:
-                row.pop("config", None)
-            rows.append(row)
+            text = configs.text(consumer.config) if options.config else None
+            rows.append(consumer_row(consumer.info(), text))
     return rows

@@ -14,7 +14,7 @@ from natsd.core.routing import ImportedSubscription, Subscription, is_valid_lite
 from natsd.core.steps import Steps
 from natsd.core.sublist_stats import SubListStats
 from natsd.monitor.clock import Clock
-from natsd.monitor.connz import subscription_row
+from natsd.monitor.connection_row import subscription_row
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.turns import Turns

@@ -19,18 +19,23 @@ def datetime_ns(moment: datetime) -> int:
 def uptime(span_ns: int) -> str:
     """Return a span such as `1y2d3h4m5s`, beginning with the largest unit that is not 0."""
     minutes, seconds = divmod(max(span_ns, 0) // SECOND_NS, 60)
+    if not minutes:
+        return f"{seconds}s"
     hours, minutes = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes}m{seconds}s"
     days, hours = divmod(hours, 24)
+    if not days:
+        return f"{hours}h{minutes}m{seconds}s"
     years, days = divmod(days, 365)
-    parts = ((years, "y"), (days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"))
-    first = next((index for index, part in enumerate(parts) if part[0]), len(parts) - 1)
-    return "".join(f"{amount}{unit}" for amount, unit in parts[first:])
+    date = f"{years}y{days}d" if years else f"{days}d"
+    return f"{date}{hours}h{minutes}m{seconds}s"
 
 
 def round_trip(rtt_ns: int) -> str:
     """Return a round trip time; between 1 µs and 1 ms its nanoseconds are cut off."""
     if 1_000 < rtt_ns < 1_000_000:
-        rtt_ns -= rtt_ns % 1_000
+        return f"{rtt_ns // 1_000}µs"
     return format_duration_ns(rtt_ns)
 
 
