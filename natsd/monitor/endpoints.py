@@ -127,7 +127,7 @@ class Endpoints:
                         if isinstance(answer, web.Response):
                             return answer
                         return await self._write(request, answer)
-                except TimeoutError:
+                except (TimeoutError, ConnectionResetError):  # the peer does not read, or is gone
                     if request.transport is not None:
                         request.transport.abort()
                     raise asyncio.CancelledError from None

@@ -9,6 +9,7 @@
   takes little time.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from natsd.core.quoting import html_safe
 INDENT: Final = 2
 FLAT_AT_ONCE: Final = 32
 _CONTAINERS: Final = (dict, list, tuple, Iterator)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 
@@ -54,8 +56,20 @@ def _is_flat(value: Any) -> bool:
 
 def _flat(value: Any, line: bytes) -> bytes:
     """Return the text of a flat value, or of a list of flat values."""
-    text = html_safe(msgspec.json.encode(value))
+    try:
+        text = html_safe(msgspec.json.encode(value))
+    except UnicodeEncodeError:
+        text = html_safe(msgspec.json.encode(_valid(msgspec.to_builtins(value))))
     return msgspec.json.format(text, indent=INDENT).replace(b"\n", line) if line else text
+
+
+def _valid(value: Any) -> Any:
+    """Return a flat value with U+FFFD for bytes of clients that are no UTF-8, as in Go."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {name: _valid(field) for name, field in value.items()}
+    return [_valid(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _object(fields: dict[str, Any], line: bytes) -> Iterator[bytes]:
