@@ -13,7 +13,7 @@ import asyncio
 import importlib
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, cast, get_args
@@ -139,15 +139,15 @@ class Metrics:
 
 
 class Gzip:
-    """Compresses a text chunk by chunk, each in a thread."""
+    """Compresses a text chunk by chunk, each in a thread, while the next chunk is made."""
 
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW_BITS)
+        self._running: asyncio.Future[bytes] | None = None
 
     async def __call__(self, chunk: bytes, *, is_last: bool) -> bytes:
-        """Return what is compressed so far, which may be empty."""
-        compress: Callable[[bytes], bytes] = self._finish if is_last else self._compressor.compress
-        return await asyncio.to_thread(compress, chunk)
-
-    def _finish(self, chunk: bytes) -> bytes:
-        return self._compressor.compress(chunk) + self._compressor.flush()
+        """Start to compress the chunk; return what the chunks before it, or all, have become."""
+        done = b"" if self._running is None else await self._running
+        loop = asyncio.get_running_loop()
+        self._running = loop.run_in_executor(None, self._compressor.compress, chunk)
+        return done + await self._running + self._compressor.flush() if is_last else done

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from natsd import Server
 from natsd.core.steps import at_once
+from natsd.monitor import endpoints, turns
 from natsd.monitor.clock import Clock
 from natsd.monitor.connection_metrics import connection_rows
 from natsd.monitor.metric_text import families, label_text
@@ -335,6 +336,19 @@ async def test_the_format_is_negotiated(probe: Probe) -> None:
     assert headers["Content-Encoding"] == "gzip"
     assert len(small) < len(plain) / 3
     assert gzip.decompress(small).startswith(b"# HELP gnatsd_varz_server_id server_id\n")
+
+
+@pytest.mark.parametrize("compressed_at_once", [1, 1_000, 10_000])
+async def test_a_long_answer_is_compressed_piece_by_piece(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch, compressed_at_once: int
+) -> None:
+    monkeypatch.setattr(turns, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(endpoints, "COMPRESSED_AT_ONCE", compressed_at_once)
+    small, headers = await get(probe, **{"Accept-Encoding": "gzip"})
+    assert headers["Transfer-Encoding"] == "chunked"
+    text = gzip.decompress(small).decode()
+    names = [family.name for family in text_string_to_metric_families(text)]
+    assert len(set(names)) == len(names) > 100
 
 
 async def test_metrics_of_the_process(probe: Probe) -> None:
