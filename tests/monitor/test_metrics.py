@@ -2,6 +2,8 @@
 
 import asyncio
 import gzip
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -359,6 +361,28 @@ async def test_metrics_of_the_process(probe: Probe) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while not value(samples, lag):
             samples = await scrape(probe)
+
+
+def test_prometheus_client_is_imported_by_the_first_scrape() -> None:
+    program = """
+import asyncio, sys, urllib.request
+from natsd import Server
+
+def get(port, path):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as answer:
+        answer.read()
+
+async def serve():
+    async with Server(host="127.0.0.1", port=-1, http_port=-1) as server:
+        for path in ("/varz", "/metrics"):
+            await asyncio.to_thread(get, server.http_port, path)
+            print("prometheus_client" in sys.modules)
+
+asyncio.run(serve())
+"""
+    command = [sys.executable, "-c", program]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["False", "True"]
 
 
 async def test_the_path_is_below_the_base_path_and_counted() -> None:
