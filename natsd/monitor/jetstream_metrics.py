@@ -133,6 +133,8 @@ def jetstream_rows(server: ObservedServer, server_id: str, depth: Depth) -> Step
         streams = list(account.streams.values())
         reading = _AccountReading(rows, labels, account, server)
         for stream in streams:
+            if account.streams.get(stream.name) is not stream:
+                continue  # it was deleted since
             counts = yield from reading.add(stream, depth)
             totals = [total + count for total, count in zip(totals, counts, strict=True)]
     options = engine.options
@@ -210,6 +212,7 @@ class _AccountReading:
             rows += [
                 (f"{labels},{_consumer_labels(each)}", _consumer_values(each, now_ns))
                 for each in consumers[start : start + CONSUMERS_PER_STEP]
+                if not each.engine.is_stopped
             ]
             yield
 

@@ -21,6 +21,7 @@ from natsd.core.steps import at_once
 from natsd.monitor import endpoints, turns
 from natsd.monitor.clock import Clock
 from natsd.monitor.connection_metrics import connection_rows
+from natsd.monitor.jetstream_metrics import jetstream_rows
 from natsd.monitor.metric_text import families, label_text
 from natsd.monitor.observed import ObservedServer
 from tests.monitor.probing import Probe, probing, probing_own
@@ -407,6 +408,20 @@ async def test_a_reload_changes_what_is_told() -> None:
 async def test_scrapes_at_once_are_all_answered(probe: Probe) -> None:
     answers = await asyncio.gather(*(scrape(probe) for _ in range(20)))
     assert all(value(each, "jetstream_stream_last_seq") == 3 for each in answers)
+
+
+@pytest.mark.parametrize("steps_before", [1, 2])
+async def test_a_stream_is_deleted_while_it_is_read(probe: Probe, steps_before: int) -> None:
+    steps = jetstream_rows(probe.server, "id", "consumers")
+    for _ in range(steps_before):
+        next(steps)
+    async with probe.client() as client:
+        stream = client.jetstream()
+        await stream.add_stream(name="OTHER", subjects=["o"])
+        await stream.delete_stream("FILE")
+    rows = at_once(steps)
+    assert not rows.consumers
+    assert len(rows.server) == len(rows.accounts) == 1
 
 
 async def test_ten_thousand_connections_are_read_in_small_steps() -> None:
