@@ -47,7 +47,7 @@ def _flat(answer: Mapping[str, Any], way: tuple[str, ...]) -> Iterator[tuple[str
         name = re.sub("[/_]+", "_", "_".join(path)).strip("_")
         if isinstance(value, dict):
             yield from _flat(value, path)
-        elif key in SHOWN_TIMES and isinstance(value, str):
+        elif not way and key in SHOWN_TIMES:
             yield name, datetime_ns(datetime.fromisoformat(value)) // MS_NS
         elif isinstance(value, bool) or (isinstance(value, str) and key not in SHOWN_TEXTS):
             continue

@@ -284,6 +284,14 @@ async def test_a_bad_option_is_refused(probe: Probe, query: str) -> None:
     assert status == 400, text
 
 
+async def test_metadata_is_not_taken_for_fields_of_varz() -> None:
+    metadata = {"start": "yesterday", "name": 'a"b', "a b": "1", "port": "7"}
+    async with probing(server_metadata=metadata) as probe:
+        samples = await scrape(probe)
+    assert value(samples, "gnatsd_varz_metadata_name", value='a"b') == 1
+    assert [name for name in samples if "metadata" in name] == ["gnatsd_varz_metadata_name"]
+
+
 async def test_a_server_without_jetstream() -> None:
     async with probing() as probe:
         samples = await scrape(probe)
