@@ -1,7 +1,7 @@
 """The command line: `natsd [flags]` and its subcommands.
 
-The subcommands are `natsd bench`, `natsd store`, `natsd backup`, `natsd restore`, `natsd pipeline`,
-`natsd config`, `natsd help` and `natsd version`.
+The subcommands are `natsd top`, `natsd bench`, `natsd store`, `natsd backup`, `natsd restore`,
+`natsd pipeline`, `natsd config`, `natsd help` and `natsd version`.
 `main` reads the flags and calls the command. It imports only the modules that the command needs, so
 that a start is quick. An error is one line on standard error and exit code 1.
 """
@@ -24,6 +24,10 @@ SECRETS: Final = ("user", "password", "token", "cluster.listen", "cluster.routes
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run natsd with the given arguments (None: those of the process); return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["top"]:
+        from natsd import top
+
+        return top.main(given[1:])
     if given[:1] == ["bench"]:
         from natsd import bench
 

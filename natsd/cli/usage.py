@@ -9,6 +9,7 @@ NAMES_WIDTH: Final = 34
 
 _HEAD: Final = """\
 Usage: natsd [options]
+       natsd top [URL]               What a server does, live; natsd top -h tells more
        natsd bench [options]         Measure this server; natsd bench -h tells more
        natsd store check DIR         Look for damage in a store directory; natsd store -h tells more
        natsd store repair DIR        Set damage aside and write damaged files anew

@@ -11,7 +11,7 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 800
 
 # Only these talk to a person; all others log, and get clocks and randomness as arguments.
-RIM = ("natsd/cli/", "natsd/bench/", ".ci/")
+RIM = ("natsd/cli/", "natsd/bench/", "natsd/top/", ".ci/")
 BANNED = {
     "print(": re.compile(r"(?<![\w.])print\("),
     "time.time(": re.compile(r"(?<!\w)time\.time\("),
