@@ -1,7 +1,7 @@
 """The last minutes of a server: a ring of samples, taken while monitoring is on.
 
-- A sample is taken every `SAMPLE_S`, and `SAMPLES_MAX` are kept. It costs some 0.1 ms, so that an
-  idle server stays idle.
+- A sample is taken every `SAMPLE_S`, and `SAMPLES_MAX` are kept. It takes some 0.03 ms, so that
+  an idle server stays idle.
 - Each sample has a sequence number, with which a viewer asks for later samples only.
 - The lag of the event loop is how much later than due a timer is called. While somebody watches, it
   is probed every `PROBE_S`, otherwise once per sample; a sample has the greatest lag.

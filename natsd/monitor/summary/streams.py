@@ -78,12 +78,15 @@ class MeasuredConsumer:
     consumer: "Consumer"
     pending: int
     ack_pending: int
+    redelivered: int
+    waiting: int
+    delivered: int
     rate: float | None
 
     def row(self) -> dict[str, Any]:
         """Return the consumer as the summary shows it."""
-        consumer, config, engine = self.consumer, self.consumer.config, self.consumer.engine
-        last_ns = engine.last_delivered_ns
+        consumer, config = self.consumer, self.consumer.config
+        last_ns = consumer.engine.last_delivered_ns
         return {
             "account": shown(self.account),
             "stream": shown(self.stream),
@@ -94,9 +97,9 @@ class MeasuredConsumer:
             "num_pending": self.pending,
             "num_ack_pending": self.ack_pending,
             "max_ack_pending": config.max_ack_pending,
-            "num_redelivered": 0 if config.max_deliver == 1 else engine.num_redelivered,
-            "num_waiting": engine.num_waiting,
-            "delivered": engine.delivered().consumer,
+            "num_redelivered": 0 if config.max_deliver == 1 else self.redelivered,
+            "num_waiting": self.waiting,
+            "delivered": self.delivered,
             "msgs_rate": rounded(self.rate),
             "last_delivered": timestamp(last_ns) if last_ns else None,
         }
@@ -121,9 +124,12 @@ class ChosenStreams:
                 self._report(f"Stream {shown(name)} of {shown(account.name)}: {shown(reason)}")
             for stream in list(account.streams.values()):
                 yield
+                if account.streams.get(stream.name) is not stream:
+                    continue  # it was deleted between two steps
                 self._add_stream(account.name, stream, meter)
                 for consumer in list(stream.consumers.values()):
-                    if not consumer.config.direct:
+                    is_there = stream.consumers.get(consumer.name) is consumer
+                    if is_there and not consumer.config.direct:
                         self._add_consumer(account.name, stream.name, consumer, meter)
                         yield
 
@@ -146,8 +152,25 @@ class ChosenStreams:
 
     def _add_consumer(self, account: str, stream: str, consumer: "Consumer", meter: Meter) -> None:
         engine = consumer.engine
-        rates = meter.rates((account, stream, consumer.name), (engine.delivered().consumer,))
-        rate = rates[0] if rates else None
-        pending, ack_pending = engine.num_pending, engine.num_ack_pending
-        measured = MeasuredConsumer(account, stream, consumer, pending, ack_pending, rate)
-        self.consumers.add(measured, (pending, ack_pending, engine.num_redelivered, rate or 0.0))
+        delivered = engine.delivered().consumer
+        rates = meter.rates((account, stream, consumer.name), (delivered,))
+        measured = MeasuredConsumer(
+            account,
+            stream,
+            consumer,
+            pending=engine.num_pending,
+            ack_pending=engine.num_ack_pending,
+            redelivered=engine.num_redelivered,
+            waiting=engine.num_waiting,
+            delivered=delivered,
+            rate=rates[0] if rates else None,
+        )
+        self.consumers.add(
+            measured,
+            (
+                measured.pending,
+                measured.ack_pending,
+                measured.redelivered,
+                measured.rate or 0.0,
+            ),
+        )

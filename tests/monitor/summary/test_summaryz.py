@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
-from nats.js.api import ConsumerConfig
+from nats.js.api import ConsumerConfig, StorageType
 
 from natsd import Server
+from natsd.core.steps import at_once
 from natsd.monitor.clock import Clock
 from natsd.monitor.summary import history, summaryz
 from natsd.monitor.summary.history import FIELDS, SAMPLES_MAX
@@ -122,6 +124,31 @@ async def test_streams_and_consumers_are_shown(tmp_path: Path) -> None:
     assert (js["streams"], js["consumers"], js["messages"]) == (1, 1, 10)
     account = next(row for row in answer["accounts"]["rows"] if row["name"] == "$G")
     assert (account["streams"], account["storage"]) == (1, js["storage"])
+
+
+@pytest.mark.parametrize("before", range(0, 30, 4))
+async def test_what_ends_between_two_steps_is_left_out_or_shown(
+    tmp_path: Path, before: int
+) -> None:
+    """Everything is deleted after so many steps."""
+    async with Server(host="127.0.0.1", port=-1, jetstream={"store_dir": str(tmp_path)}) as server:
+        client = await nats.connect(server.client_url)
+        stream = client.jetstream()
+        for name in ("A", "B", "C"):
+            await stream.add_stream(name=name, subjects=[name], storage=StorageType.MEMORY)
+            for durable in ("one", "two"):
+                await stream.add_consumer(name, ConsumerConfig(durable_name=durable))
+        summary = Summary(server, Clock(), Turns())
+        steps = summary._make()
+        for _ in range(before):
+            next(steps, None)
+        await stream.delete_consumer("A", "one")
+        for name in ("A", "B", "C"):
+            await stream.delete_stream(name)
+        await client.close()
+        at_once(steps)
+        answer = await summary.answer(0)
+    assert answer["streams"] == {"total": 0, "rows": []}
 
 
 async def test_slow_consumers_are_the_latest_first(probe: Probe) -> None:
