@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
     except TopError as error:
         print(f"natsd top: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):  # the second: no password was given
         return 130
     from natsd.top.app import TopApp
 

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import shutil
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ from aiohttp import web
 from nats.js.api import ConsumerConfig
 
 from natsd import Server
+from natsd.testing.certificates import Authority
 from natsd.top import command, main
 from tests.waiting import eventually_within
 
@@ -97,7 +99,7 @@ async def test_a_failure_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @contextlib.asynccontextmanager
-async def answering(answer: Any) -> AsyncIterator[str]:
+async def answering(answer: Any, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """Yield the address of an HTTP server that wants a login, and then answers that."""
 
     async def handle(request: web.Request) -> web.Response:
@@ -109,7 +111,7 @@ async def answering(answer: Any) -> AsyncIterator[str]:
     application.router.add_route("*", "/{path:.*}", handle)
     runner = web.AppRunner(application)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     try:
         yield f"127.0.0.1:{runner.addresses[0][1]}"
     finally:
@@ -125,6 +127,22 @@ async def test_a_login_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
             error = capsys.readouterr().err
             assert "is not the monitoring port of a NATS server" in error
             assert "s3cr3t" not in error
+
+
+async def test_tls_trusts_only_known_authorities(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.sign("server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.cert_file, pair.key_file)
+    async with answering({"not": "nats"}, context) as at:
+        asked = [f"https://ann:s3cr3t@{at}", "--once"]
+        assert await top(*asked) == 1
+        assert "TLS failed: " in capsys.readouterr().err
+        for trust in (["--tlsca", str(authority.ca_file)], ["--insecure"]):
+            assert await top(*asked, *trust) == 1
+            assert "is not the monitoring port of a NATS server" in capsys.readouterr().err
 
 
 def ports_of(directory: Path) -> dict[str, list[str]]:
