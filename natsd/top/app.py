@@ -10,7 +10,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from natsd.top.endpoints import TopError
 from natsd.top.source import Source
-from natsd.top.texts import NOTHING, short, size, sparkline
+from natsd.top.texts import NOTHING, plain, short, size, sparkline
 from natsd.top.views import VIEWS, Column, View, figures, headline
 
 NAME_MAX: Final = 28
@@ -96,10 +96,9 @@ class TopApp(App[None]):
 
     def _draw_head(self) -> None:
         summary, width = self._summary, max(self.size.width - 2, 20)
-        state = "Paused" if self._is_paused else "Live"
-        line = Text(headline(summary), no_wrap=True, overflow="ellipsis")
-        if self._problem or summary["problems"]:
-            line = Text(self._problem or summary["problems"][0], "bold red", no_wrap=True)
+        state = "Paused" if self._is_paused else "Lost" if self._problem else "Live"
+        problems = [self._problem] if self._problem else summary["problems"]
+        line = Text(plain(problems[0]), "bold red") if problems else Text(headline(summary))
         line.truncate(width - len(state) - 2, overflow="ellipsis", pad=True)
         line.append("  " + state, "bold green" if state == "Live" else "bold yellow")
         self._head.update(line)

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 from natsd.top.endpoints import PORT, Endpoints, TopError
 from natsd.top.source import NatsdSource, Source
-from natsd.top.texts import short, size
+from natsd.top.texts import plain, short, size
 from natsd.top.views import VIEWS, View, figures, headline
 
 DESCRIPTION: Final = """\
@@ -149,7 +149,7 @@ def lines_of(summary: dict[str, Any], view: View) -> list[str]:
         ).rstrip()
         for line in table
     ]
-    return [headline(summary), traffic, told, *summary["problems"], "", *lines]
+    return [headline(summary), traffic, told, *map(plain, summary["problems"]), "", *lines]
 
 
 def _cut(text: str) -> str:

@@ -13,7 +13,8 @@ Row = dict[str, Any]
 class Column:
     """A column: its title, the value that rows are sorted by, and the text of a cell.
 
-    Both functions get the row and the time of the server. Texts stand on the left.
+    Both functions get the row and the time of the server. With `is_text` the cells stand on the
+    left, and the filter searches them.
     """
 
     title: str
@@ -24,7 +25,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table: its name in the summary, its title, and its columns; `sort` is the first's index."""
+    """A table: its name in the summary, its title, and its columns.
+
+    `sort` is the index of the column by which it is sorted at first.
+    """
 
     name: str
     title: str

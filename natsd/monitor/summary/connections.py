@@ -34,11 +34,6 @@ class MeasuredClient:
     client: Client
     rates: tuple[float, ...] | None
 
-    @property
-    def delivered_rate(self) -> float:
-        """Messages per second that the client receives; 0 if that is not known."""
-        return self.rates[1] if self.rates else 0.0
-
 
 def choose_connections(
     server: ObservedServer, meter: Meter

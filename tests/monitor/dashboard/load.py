@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -33,7 +34,7 @@ async def under_load(server: Server) -> AsyncIterator[None]:
         await _add_streams(stream)
         running = [
             _publish(await client("checkout"), ["orders.new.{}", "orders.paid.{}"], 300, ORDERS_S),
-            _publish(await client("tracker"), ["events.web.{}", "events.app.{}"], 700, EVENTS_S),
+            _publish(await client("tracker"), ["events.web.{}", "events.app.{}"], 6000, EVENTS_S),
             _publish(await client("edge-berlin"), ["telemetry.{}.cpu"], 64, TELEMETRY_S, 60),
             _publish(await client("edge-lisbon"), ["telemetry.{}.disk"], 90, TELEMETRY_S, 40),
             _request(await client("storefront")),
@@ -75,10 +76,11 @@ async def _answer(message: Msg) -> None:
 
 
 async def _repeat(act: Callable[[], Awaitable[object]], pause_s: float) -> None:
+    """Act again and again, at times more often than at others."""
     while True:
         with contextlib.suppress(Error, TimeoutError):
             await act()
-        await asyncio.sleep(pause_s)
+        await asyncio.sleep(pause_s * (1 + math.sin(asyncio.get_running_loop().time() / 6) / 2))
 
 
 async def _publish(
