@@ -10,7 +10,8 @@
   written to standard error.
 - JetStream without a configured directory uses one below the system's directory for temporary
   files, like nats-server.
-- The daemon raises its soft limit of open files to the hard limit.
+- The daemon raises its soft limit of open files to the hard limit, and warns once if that does not
+  suffice for `max_connections`.
 - A thread that computes, such as one that checks a JWT of 600 KB, lets the event loop go on after
   `THREAD_TURN_S`, ten times sooner than Python's default.
 - It runs on uvloop if that is installed, else on asyncio's own loop.
@@ -31,7 +32,12 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from natsd.clients.listener import ListenError
 from natsd.config import Options, OptionsError
-from natsd.config.resources import raise_open_files_limit, with_store_dir
+from natsd.config.resources import (
+    connections_possible,
+    open_files_for,
+    raise_open_files_limit,
+    with_store_dir,
+)
 from natsd.server import Server
 from natsd.server.files import FileError
 from natsd.server.jetstream import JetStreamError
@@ -115,6 +121,7 @@ async def _serve_until_stopped(
     with _nothing_collected():
         if not await _started_before(stop, server):
             return 0
+    _check_open_files(server.options.max_connections)
     if manager is not None:
         manager.ready(READY)
     gc.set_threshold(*GC_THRESHOLDS)
@@ -128,6 +135,19 @@ async def _serve_until_stopped(
         manager.stopping("Stopping")
     await server.stop()
     return 0
+
+
+def _check_open_files(max_connections: int) -> None:
+    """Warn if fewer clients can connect than configured, and say what to do about it."""
+    possible = connections_possible()
+    if possible < max_connections:
+        _logger.warning(
+            "Open files are limited: %d clients can connect, not max_connections (%d); raise the "
+            "limit to %d (ulimit -n, LimitNOFILE=) or lower max_connections",
+            possible,
+            max_connections,
+            open_files_for(max_connections),
+        )
 
 
 @contextmanager

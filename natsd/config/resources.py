@@ -169,3 +169,20 @@ def descriptors_for_clients() -> int:
     if soft == resource.RLIM_INFINITY:
         return sys.maxsize
     return soft - min(soft // 4, RESERVED_DESCRIPTORS_MAX)
+
+
+def connections_possible() -> int:
+    """Return how many more descriptors clients can get, with those that are open now."""
+    return max(descriptors_for_clients() - _lowest_free_descriptor(), 0)
+
+
+def open_files_for(connections: int) -> int:
+    """Return the limit of open files with which so many connections more than now are possible."""
+    clients = connections + _lowest_free_descriptor()
+    return clients + min(clients // 3 + 1, RESERVED_DESCRIPTORS_MAX)
+
+
+def _lowest_free_descriptor() -> int:
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    os.close(descriptor)
+    return descriptor

@@ -72,6 +72,7 @@ async def test_few_descriptors(tmp_path: Path) -> None:
     for restart in range(2):
         async with daemon(tmp_path) as (process, lines):
             assert open_files_limit(process) == HARD
+            assert sum("clients can connect, not max_connections (65536)" in each for each in lines)
             url, monitoring = ports(tmp_path)
             nc = await nats.connect(url)
             js = nc.jetstream()
