@@ -87,12 +87,12 @@ SECTIONS: Final[dict[str, tuple[Flag, ...]]] = {
     ),
     "Logging": (
         _flag("l log", "text", "log_file", "File to redirect log output", "file"),
-        _flag("s syslog", "switch", "syslog", "Log to syslog or windows event log"),
+        _flag("s syslog", "switch", "syslog", "Log to the syslog service of this machine"),
         _flag(
             "r remote_syslog",
             "text",
             "remote_syslog",
-            "Syslog server addr (udp://localhost:514)",
+            "Log to a syslog service (udp://localhost:514, tcp://, unix://)",
             "addr",
         ),
         _flag("T logtime", "switch", "logtime", "Timestamp log entries (default: true)"),
@@ -185,7 +185,11 @@ SECTIONS: Final[dict[str, tuple[Flag, ...]]] = {
             "number",
         ),
     ),
-    "Profiling": (_flag("profile", "int", "prof_port", "Profiling HTTP port", "port"),),
+    "Profiling": (
+        _flag(
+            "profile", "int", "prof_port", "Serve profiles by HTTP on port (/debug/pprof/)", "port"
+        ),
+    ),
     "Common": (
         _flag("h help", "action", "help", "Show this message"),
         _flag("v version", "action", "version", "Show version"),

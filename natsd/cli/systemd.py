@@ -23,6 +23,7 @@ from typing import Final, Self
 EXTEND_EVERY_S: Final = 5.0
 EXTEND_BY_S: Final = 30.0
 RETRY_S: Final = 0.05
+STATUS_CHARACTERS_MAX: Final = 500
 WAITING_MAX: Final = 100
 """Messages that wait for the socket; if there are more, the oldest are dropped."""
 _VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
@@ -57,7 +58,7 @@ class ServiceManager:
 
     def starting(self) -> None:
         """Ask for time until the server is ready."""
-        self._send("STATUS=Starting")
+        self._send(_status("Starting"))
         self._extend()
 
     def ready(self, status: str) -> None:
@@ -68,24 +69,24 @@ class ServiceManager:
         if self._is_stopping:
             return
         self._stop_timer("extend")
-        self._send(f"READY=1\nSTATUS={status}")
+        self._send(f"READY=1\n{_status(status)}")
         if self._watchdog_s and "watchdog" not in self._timers:
             self._watch()
 
     def stopping(self, status: str) -> None:
         """Say that the server ends, and ask for time until it has ended."""
         self._is_stopping = True
-        self._send(f"STOPPING=1\nSTATUS={status}")
+        self._send(f"STOPPING=1\n{_status(status)}")
         self._extend()
 
     def failed(self, reason: str) -> None:
         """Say why the server does not start."""
-        self._send(f"STATUS={reason}")
+        self._send(_status(reason))
 
     def reloading(self) -> None:
         """Say that a reload begins; `ready` says that it is over."""
-        now_us = time.monotonic_ns() // 1000
-        self._send(f"RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=Reloading the configuration")
+        status = _status("Reloading the configuration")
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}\n{status}")
 
     def close(self) -> None:
         """Close the socket; nothing is sent any more."""
@@ -109,7 +110,7 @@ class ServiceManager:
         """Send what waits; if the socket is full, try again a moment later."""
         try:
             while self._waiting:
-                self._socket.sendto(self._waiting[0].encode(), self._address)
+                self._socket.sendto(self._waiting[0].encode("utf-8", "replace"), self._address)
                 self._waiting.popleft()
         except BlockingIOError:
             self._set_timer("flush", RETRY_S, self._flush)
@@ -124,3 +125,8 @@ class ServiceManager:
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()
+
+
+def _status(text: str) -> str:
+    """Return the assignment that shows a text, as one line."""
+    return "STATUS=" + " ".join(text[:STATUS_CHARACTERS_MAX].splitlines())

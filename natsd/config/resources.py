@@ -183,6 +183,10 @@ def open_files_for(connections: int) -> int:
 
 
 def _lowest_free_descriptor() -> int:
-    descriptor = os.open(os.devnull, os.O_RDONLY)
+    """Return the number that the next open file gets; the limit if none can be opened."""
+    try:
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+    except OSError:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     os.close(descriptor)
     return descriptor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import signal
 import socket
@@ -136,6 +137,17 @@ async def test_messages_wait_for_a_manager_that_is_slow(tmp_path: Path) -> None:
         await eventually_within(lambda: not manager._waiting)
         got += [listener.socket.recv(1024).decode() for _ in range(sent - 1)]
         assert got == [f"STATUS={index}" for index in range(sent)]
+        manager.close()
+
+
+async def test_a_status_cannot_assign_anything_else(tmp_path: Path) -> None:
+    listener = Listener(str(tmp_path / "n"))
+    with closing(listener.socket):
+        manager = ServiceManager(listener.path)
+        manager.failed("\ud800 open a\nREADY=1\r\n: " + "x" * (1 << 20))
+        assert re.fullmatch(
+            r"STATUS=\? open a READY=1 : x{400,500}", listener.socket.recv(1 << 20).decode()
+        )
         manager.close()
 
 
