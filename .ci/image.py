@@ -32,7 +32,7 @@ NOT_OF_PYTHON = (
     *("_xxtestfuzz*", "xxlimited*", "_ctypes_test*", "nis.*", "ossaudiodev.*", "__pycache__"),
     *("*.a", "*.pyc"),
 )
-NOT_OF_SITE = ("*.pyi", "*.pxd", "*.pyx", "*.h", "*.c", "__pycache__")
+NOT_OF_SITE = ("*.pyi", "*.pxd", "*.pyx", "*.h", "*.c", "__pycache__", "bin")
 
 
 def main(site: Path, image: Path) -> None:

@@ -21,7 +21,7 @@ import stat
 import sys
 import unicodedata
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -248,8 +248,10 @@ class DaemonLog:
         root_logger.info("File log re-opened")
 
     def close(self) -> None:
-        """Close the log; later lines are lost."""
+        """Close the log, after its lines are written; later lines are lost."""
         root_logger.removeHandler(self._handler)
+        with suppress(ValueError):  # standard error is closed already
+            self._handler.flush()
         self._handler.close()
 
     def _install(self, handler: logging.Handler, options: Options) -> None:

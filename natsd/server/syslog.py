@@ -5,8 +5,8 @@
 
 - Logging a line never blocks: it is queued, and a thread sends it. The queue has at most
   `QUEUE_BYTES_MAX`. If it is full, new lines are lost, and a later line says how many.
-- If the syslog service is gone, the thread connects again, every `RETRY_S`. `close` waits at most
-  `CLOSE_S` for lines to be sent.
+- If the syslog service is gone, the thread connects again, every `RETRY_S`. `flush` waits at most
+  `FLUSH_S` for lines to be sent; after `close` they are sent if the service takes them.
 - A line has at most `LINE_BYTES_MAX`; the rest of a longer one is cut. Each line of a traceback is
   a line of its own, so none has a line end within.
 - Facility: daemon. Severities are nats-server's: INF and TRC are notices, FTL is critical.
@@ -34,7 +34,7 @@ LINE_BYTES_MAX: Final = 32 << 10
 SEND_S: Final = 5.0
 """Seconds that a connection, or the sending of a line, may take."""
 RETRY_S: Final = 1.0
-CLOSE_S: Final = 1.0
+FLUSH_S: Final = 1.0
 LOCAL_PATHS: Final = ("/dev/log", "/var/run/syslog", "/var/run/log")
 FACILITY: Final = 3 << 3
 SEVERITIES: Final = {
@@ -99,6 +99,7 @@ class SyslogHandler(logging.Handler):
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._lost = 0
+        self._is_idle = False
         self._is_closing = threading.Event()
         self._changed = threading.Condition()
         self._socket: socket.socket | None = None
@@ -115,14 +116,18 @@ class SyslogHandler(logging.Handler):
                 self._lost += 1
                 return
             self._append(lines)
-            self._changed.notify()
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Wait until what is queued is sent, but at most FLUSH_S."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_idle and not self._queue, FLUSH_S)
 
     def close(self) -> None:
-        """Send what is queued, for at most CLOSE_S; later lines are lost."""
+        """Let the thread end when it has sent what is queued; later lines are lost."""
         with self._changed:
             self._is_closing.set()
-            self._changed.notify()
-        self._thread.join(CLOSE_S)
+            self._changed.notify_all()
         super().close()
 
     def _append(self, lines: list[bytes]) -> None:
@@ -145,17 +150,21 @@ class SyslogHandler(logging.Handler):
     def _send_lines(self) -> None:
         """Send queued lines until the handler closes; the thread's function."""
         while (line := self._next()) is not None:
-            while not self._sent(line) and not self._is_closing.wait(RETRY_S):
-                pass
+            while not self._sent(line):
+                if self._is_closing.wait(RETRY_S):
+                    return
         self._disconnect()
 
     def _next(self) -> bytes | None:
         """Wait for a line and take it from the queue; None: the handler is closing."""
         with self._changed:
             while not self._queue:
+                self._is_idle = True
+                self._changed.notify_all()
                 if self._is_closing.is_set():
                     return None
                 self._changed.wait()
+            self._is_idle = False
             line = self._queue.popleft()
             self._queued_bytes -= len(line)
             if self._lost and self._queued_bytes < QUEUE_BYTES_MAX // 2:

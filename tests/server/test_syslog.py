@@ -160,7 +160,7 @@ def test_a_service_that_does_not_read_blocks_nobody_and_costs_bounded_memory(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(syslog, "QUEUE_BYTES_MAX", 100_000)
-    monkeypatch.setattr(syslog, "CLOSE_S", 0.1)
+    monkeypatch.setattr(syslog, "FLUSH_S", 0.1)
     with closing(socket.create_server(("127.0.0.1", 0))) as service:
         log = opened(remote_syslog=url("tcp", service))
         service.accept()[0].close()
@@ -168,7 +168,7 @@ def test_a_service_that_does_not_read_blocks_nobody_and_costs_bounded_memory(
             logger.info("x" * 10_000)
         handler = log._handler
         assert isinstance(handler, syslog.SyslogHandler)
-        assert handler._queued_bytes <= 100_000
+        assert 0 < handler._queued_bytes <= 100_000
         with closing(service.accept()[0]) as connection, connection.makefile("rb") as stream:
             lost = next(line for line in stream if b"entries of the log are lost" in line)
         assert lost.startswith(b"<28>")
@@ -225,3 +225,21 @@ async def test_a_reload_of_the_file_moves_the_log_or_nothing(tmp_path: Path) -> 
             path.write_text(before)
             await server.reload_file()
             assert "Reloaded: remote_syslog = " in (tmp_path / "log").read_text()
+
+
+def test_a_log_that_is_replaced_is_not_waited_for(opened: Open) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as service:
+        log = opened(remote_syslog=url("tcp", service))
+        service.accept()[0].close()
+        handler = log._handler
+        assert isinstance(handler, syslog.SyslogHandler)
+        for _ in range(500):
+            logger.info("x" * 30_000)
+        with ExitStack() as undo:
+            log.prepare(make_options(), undo)()
+            undo.pop_all()
+        assert handler._thread.is_alive()
+        with closing(service.accept()[0]) as connection, connection.makefile("rb") as stream:
+            assert len(list(stream)) > 100
+    handler._thread.join(DEADLINE_S)
+    assert not handler._thread.is_alive()

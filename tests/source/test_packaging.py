@@ -19,6 +19,7 @@ MODULES = [path.relative_to(ROOT) for path in COMPILED if path not in INCLUDED]
 
 TOP_LEVEL = {
     ".ci",
+    ".dockerignore",
     ".gitignore",
     "CHANGELOG.md",
     "Dockerfile",
