@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from natsd.testing.connection import Connection as Connection
     from natsd.testing.errors import LeakedConnections as LeakedConnections
     from natsd.testing.errors import LoggedErrors as LoggedErrors
+    from natsd.testing.errors import ProcessError as ProcessError
     from natsd.testing.fixtures import ServerFactory as ServerFactory
     from natsd.testing.fixtures import fixture as fixture
     from natsd.testing.jwts import Operator as Operator
     from natsd.testing.nats_server import NatsServer as NatsServer
     from natsd.testing.nats_server import server as server
-    from natsd.testing.process_host import ProcessError as ProcessError
     from natsd.testing.server_log import ServerLog as ServerLog
 
 _MODULES: Final = {
@@ -35,7 +35,7 @@ _MODULES: Final = {
     "NatsServer": "nats_server",
     "Operator": "jwts",
     "Pair": "certificates",
-    "ProcessError": "process_host",
+    "ProcessError": "errors",
     "ServerFactory": "fixtures",
     "ServerLog": "server_log",
     "fixture": "fixtures",

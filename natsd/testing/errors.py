@@ -1,4 +1,4 @@
-"""What is wrong at the end of a test, though nothing in the test has failed."""
+"""What can be wrong with a test's server, though nothing in the test has failed."""
 
 from natsd.testing.connection import Connection
 
@@ -24,3 +24,7 @@ class LoggedErrors(AssertionError):
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         super().__init__("the server logged errors:" + "".join(f"\n  {line}" for line in lines))
+
+
+class ProcessError(Exception):
+    """A server's process did not start, ended by itself, or does not answer."""

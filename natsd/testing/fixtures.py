@@ -5,12 +5,12 @@ fixture's own, and those of the markers `natsd` of module, class and test.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
 import pytest
 
-from natsd.testing.errors import LeakedConnections, LoggedErrors
+from natsd.testing.errors import LeakedConnections, LoggedErrors, ProcessError
 from natsd.testing.nats_server import NatsServer
 from natsd.testing.reports import reports_of
 
@@ -42,7 +42,7 @@ def fixture(*, scope: Scope = "function", name: str | None = None, **options: An
 @contextmanager
 def running(request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
     """Give what starts servers; they end with the block, and then fail the test if they must."""
-    servers = ExitStack()
+    servers: list[NatsServer] = []
     defaults = {
         "parent": request.getfixturevalue("tmp_path_factory").getbasetemp(),
         **configured_options(request.config),
@@ -50,20 +50,30 @@ def running(request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
     reports = reports_of(request.config)
 
     def start(**options: Any) -> NatsServer:
-        server = servers.enter_context(NatsServer(**{**defaults, **options}))
-        servers.callback(reports.remove, server)
-        return reports.add(server)
+        server = NatsServer(**{**defaults, **options}).__enter__()
+        servers.append(server)
+        reports.add(server)
+        return server
 
-    failure = ""
     try:
         yield start
     finally:
-        try:
-            servers.close()
-        except (LeakedConnections, LoggedErrors, ExceptionGroup) as error:
-            failure = _told(error)
-    if failure:
-        pytest.fail(failure, pytrace=False)
+        failures = [text for server in reversed(servers) for text in _failures(server)]
+        for server in servers:
+            reports.remove(server)
+    if failures:
+        pytest.fail("\n".join(failures), pytrace=False)
+
+
+def _failures(server: NatsServer) -> list[str]:
+    """End a server; return what is wrong."""
+    try:
+        server.__exit__(None, None, None)
+    except (LeakedConnections, LoggedErrors, ProcessError) as error:
+        return [str(error)]
+    except ExceptionGroup as error:
+        return [str(each) for each in error.exceptions]
+    return []
 
 
 def configured_options(config: pytest.Config) -> dict[str, Any]:
@@ -83,9 +93,3 @@ def marked_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     for marker in reversed(list(request.node.iter_markers("natsd"))):
         options |= marker.kwargs
     return options
-
-
-def _told(error: Exception) -> str:
-    if isinstance(error, ExceptionGroup):
-        return "\n".join(_told(each) for each in error.exceptions)
-    return str(error)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsd.testing.connection import Connection
+from natsd.testing.errors import ProcessError
 from natsd.testing.fork_server import ListConnections, Reload, Request, Start, Started
 from natsd.testing.launch import Launch
 from natsd.testing.server_log import FileLog
@@ -32,10 +33,6 @@ sys.path[:] = json.loads(sys.argv[2])
 from natsd.testing.fork_server import main
 main(int(sys.argv[1]))
 """
-
-
-class ProcessError(Exception):
-    """A server's process did not start, ended by itself, or does not answer."""
 
 
 class ProcessHost:

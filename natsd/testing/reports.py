@@ -22,10 +22,9 @@ class Reports:
         self._seen: dict[NatsServer, int] = {}  # servers, and their lines before the test
         self._ended: list[NatsServer] = []
 
-    def add(self, server: NatsServer) -> NatsServer:
-        """Show the server's log from here on; return the server."""
+    def add(self, server: NatsServer) -> None:
+        """Show the server's log from here on."""
         self._seen[server] = 0
-        return server
 
     def remove(self, server: NatsServer) -> None:
         """Show the server's log no more after this test."""

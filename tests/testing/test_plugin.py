@@ -9,78 +9,77 @@ from tests.testing.running import run_tests
 pytestmark = pytest.mark.timeout(220)  # pytest in a process of its own is slow on a busy machine
 
 
+FIXTURES = """
+import socket
+import unittest
+
+import natsd.testing
+import pytest
+
+
+def greeting(server):
+    host, port = server.client_url.removeprefix("nats://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        return connection.makefile().readline()
+
+
+def test_a_server(natsd_server):
+    assert greeting(natsd_server).startswith("INFO {")
+
+
+def test_jetstream(natsd_jetstream):
+    assert '"jetstream":true' in greeting(natsd_jetstream)
+
+
+def test_many_servers(natsd_factory):
+    servers = [natsd_factory(max_payload=number) for number in (100, 200)]
+    servers.append(natsd_factory(process=True, max_payload=300))
+    for number, server in enumerate(servers, 1):
+        assert f'"max_payload":{number}00,' in greeting(server)
+
+
+@pytest.mark.natsd(max_payload=100, server_name="marked")
+class TestMarked:
+    @pytest.mark.natsd(max_payload=300)
+    def test_a_marker(self, natsd_server):
+        assert '"server_name":"marked"' in greeting(natsd_server)
+        assert '"max_payload":300,' in greeting(natsd_server)
+
+
+shared = natsd.testing.fixture(scope="module", jetstream=True)
+natsd_named = natsd.testing.fixture(name="named", server_name="named")
+
+
+def test_shared(shared):
+    shared.seen = "by the first test"
+
+
+def test_shared_again(shared, named):
+    assert shared.seen == "by the first test"
+    assert '"server_name":"named"' in greeting(named)
+
+
+class TestFixtureOfUnittest(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def _start(self, natsd_server):
+        self.server = natsd_server
+
+    def test_it(self):
+        self.assertTrue(self.server.is_running)
+
+
+class TestContextOfUnittest(unittest.IsolatedAsyncioTestCase):
+    def setUp(self):
+        self.server = self.enterContext(natsd.testing.server())
+
+    async def test_it(self):
+        client = await self.server.connect()
+        await client.flush()
+"""
+
+
 def test_the_fixtures_are_there_without_a_conftest(tmp_path: Path) -> None:
-    outcome = run_tests(
-        tmp_path,
-        """
-        import socket
-        import unittest
-
-        import natsd.testing
-        import pytest
-
-
-        def greeting(server):
-            host, port = server.client_url.removeprefix("nats://").split(":")
-            with socket.create_connection((host, int(port)), timeout=20) as connection:
-                return connection.makefile().readline()
-
-
-        def test_a_server(natsd_server):
-            assert greeting(natsd_server).startswith("INFO {")
-
-
-        def test_jetstream(natsd_jetstream):
-            assert '"jetstream":true' in greeting(natsd_jetstream)
-
-
-        def test_many_servers(natsd_factory):
-            servers = [natsd_factory(max_payload=number) for number in (100, 200)]
-            servers.append(natsd_factory(process=True, max_payload=300))
-            for number, server in enumerate(servers, 1):
-                assert f'"max_payload":{number}00,' in greeting(server)
-
-
-        @pytest.mark.natsd(max_payload=100, server_name="marked")
-        class TestMarked:
-            @pytest.mark.natsd(max_payload=300)
-            def test_a_marker(self, natsd_server):
-                assert '"server_name":"marked"' in greeting(natsd_server)
-                assert '"max_payload":300,' in greeting(natsd_server)
-
-
-        shared = natsd.testing.fixture(scope="module", jetstream=True)
-        natsd_named = natsd.testing.fixture(name="named", server_name="named")
-
-
-        def test_shared(shared):
-            shared.seen = "by the first test"
-
-
-        def test_shared_again(shared, named):
-            assert shared.seen == "by the first test"
-            assert '"server_name":"named"' in greeting(named)
-
-
-        class TestFixtureOfUnittest(unittest.TestCase):
-            @pytest.fixture(autouse=True)
-            def _start(self, natsd_server):
-                self.server = natsd_server
-
-            def test_it(self):
-                self.assertTrue(self.server.is_running)
-
-
-        class TestContextOfUnittest(unittest.IsolatedAsyncioTestCase):
-            def setUp(self):
-                self.server = self.enterContext(natsd.testing.server())
-
-            async def test_it(self):
-                client = await self.server.connect()
-                await client.flush()
-        """,
-        "--strict-markers",
-    )
+    outcome = run_tests(tmp_path, FIXTURES, "--strict-markers")
     assert outcome.counts == {"passed": 8}, outcome.text
 
 
