@@ -1,7 +1,7 @@
 """The fork server: a process that has imported natsd, and forks servers from itself.
 
-    test ──"core" or "jetstream", and a socket──▶ fork server ──fork──▶ the server's process
-      └────────────────────the socket: Start ▶, ◀ Started, calls ▶, ◀ answers────────┘
+    test ──a byte of MODULES, and a socket──▶ fork server ──fork──▶ the server's process
+      └───────────the socket: ◀ pid, Start ▶, ◀ Started, requests ▶, ◀ answers───────┘
 
 - A server starts in milliseconds, since its process has all modules from the beginning. The fork
   server has one thread, and imports what JetStream needs with the first server that needs it.

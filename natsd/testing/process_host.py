@@ -61,6 +61,8 @@ class ProcessHost:
         except BaseException as error:
             if self._pid:
                 self.kill()
+            else:
+                self._forget()
             if isinstance(error, EOFError | OSError):
                 text = self.log.text[logged:].strip()
                 raise ProcessError(f"the server did not start:\n{text}") from None
@@ -92,6 +94,7 @@ class ProcessHost:
 
     def kill(self) -> None:
         """End the process at once by SIGKILL, and wait for the end."""
+        self._is_paused = False
         if self._pipe is not None:
             self._signal(signal.SIGKILL)
             self._has_ended(TIMEOUT_S)
@@ -147,11 +150,12 @@ class ProcessHost:
     def _has_ended(self, timeout_s: float) -> bool:
         """Return whether the process has ended, or does so within the time: its socket closes."""
         assert self._pipe is not None
-        try:
-            if self._pipe.poll(timeout_s):
-                self._pipe.recv()
-        except (EOFError, OSError):
-            return True
+        with self._asking:
+            try:
+                if self._pipe.poll(timeout_s):
+                    self._pipe.recv()
+            except (EOFError, OSError):
+                return True
         return False
 
     def _signal(self, number: signal.Signals) -> None:
@@ -160,12 +164,15 @@ class ProcessHost:
 
     def _release(self) -> None:
         """Wait until the system has closed the ports and files of the ended process."""
-        assert self._pipe is not None
         give_up_at = time.monotonic() + TIMEOUT_S
         with contextlib.suppress(ProcessLookupError):
             while time.monotonic() < give_up_at:
                 os.kill(self._pid, 0)
                 time.sleep(POLL_S)
+        self._forget()
+
+    def _forget(self) -> None:
+        assert self._pipe is not None
         self._pipe.close()
         self._pipe = None
         self._pid = 0

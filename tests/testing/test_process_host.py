@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from natsd import testing
+from natsd.testing import process_host
 
 DEADLINE_S = 30.0
 TEST = """
@@ -68,6 +69,24 @@ def test_a_process_that_ends_by_itself() -> None:
         with pytest.raises(testing.ProcessError, match="ended by itself"):
             server.connections()
         server.restart()
+        assert server.connections() == []
+
+
+def test_a_paused_process_may_be_killed() -> None:
+    with testing.server(process=True) as server:
+        server.pause()
+        server.kill()
+        server.restart()
+        assert server.connections() == []
+
+
+def test_a_fork_server_that_is_gone_is_replaced() -> None:
+    with testing.server(process=True):
+        forking = process_host._fork_server._process
+    assert forking is not None
+    forking.kill()
+    forking.wait()
+    with testing.server(process=True) as server:
         assert server.connections() == []
 
 
