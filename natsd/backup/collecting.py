@@ -97,15 +97,17 @@ class Collector:
                 if not number % 8:
                     bits.append(0)
                 entry = self._known.get(block.key)
-                if entry is not None and self._has(entry):
+                if entry is not None and self._is_usable(entry):
                     self._blocks[store, place] = entry
                 elif block.msgs:
                     bits[-1] |= 1 << number % 8
                 number += 1
         return bytes(bits)
 
-    def _has(self, entry: Entry) -> bool:
+    def _is_usable(self, entry: Entry) -> bool:
         body = entry.body
+        if entry.lost:
+            return False  # the messages may be readable again
         return not body.piece or self._directory.pieces.has(StoredPiece(body.piece, body.stored))
 
     def take(self, name: str, body: bytes) -> None:
@@ -115,7 +117,7 @@ class Collector:
         if name == PLAN:
             raise StreamFailed("the plan of the snapshot came where it was not expected")
         if store in (MESSAGES, DELAYED) and rest == STATE:
-            self._states[store] = decode_state(body)
+            self._states[store] = _state_of(name, body)
         elif store in (MESSAGES, DELAYED) and rest.endswith(BLOCK_SUFFIX):
             self._start(store, block_id_of(rest) or 0, body)
         else:
@@ -261,6 +263,14 @@ class Collector:
 def is_consumer(name: str) -> bool:
     """Return whether the entry of that name holds a consumer's configuration."""
     return name.startswith(CONSUMERS) and name.endswith(CONSUMER_META)
+
+
+def _state_of(name: str, body: bytes) -> StoreState:
+    """Return the totals of a store. Raises StreamFailed."""
+    try:
+        return decode_state(body)
+    except msgspec.MsgspecError as error:
+        raise StreamFailed(f"{name} of the snapshot is not understood: {error}") from None
 
 
 def _config_of(body: bytes) -> bytes:

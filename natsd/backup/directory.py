@@ -152,12 +152,11 @@ class BackupDirectory:
             raise BackupError(f"{self.path} has no backup {wanted}, nor one before")
         return self.read(found[-1])
 
-    def newest(self) -> Manifest | None:
-        """Return the newest backup that can be read, None if there is none. Raises OSError."""
+    def newest_first(self) -> Iterator[Manifest]:
+        """Yield all backups that can be read, the newest first. Raises OSError."""
         for backup_id in reversed(self.ids()):
             with contextlib.suppress(DamagedPiece):
-                return self.read(backup_id)
-        return None
+                yield self.read(backup_id)
 
     def new_id(self, now_ns: int) -> str:
         """Return the id of a backup that begins at `now_ns`, which is above all others."""

@@ -15,5 +15,9 @@ class StreamGone(BackupError):
     """The stream, or its account, does not exist any more."""
 
 
+class AccountGone(StreamGone):
+    """The account has no JetStream."""
+
+
 class StreamFailed(BackupError):
     """One stream could not be copied; the others can."""

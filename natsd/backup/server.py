@@ -26,7 +26,7 @@ from natsd.backup.collecting import Collector
 from natsd.backup.composing import compose
 from natsd.backup.configuration import jwts_of
 from natsd.backup.directory import BackupDirectory
-from natsd.backup.errors import BackupError, StreamFailed, StreamGone
+from natsd.backup.errors import AccountGone, BackupError, StreamFailed, StreamGone
 from natsd.backup.manifest import Kind, StreamCopy, StreamRecord
 from natsd.backup.source import Progress, Restored
 from natsd.jetstream.snapshot.contents import PLAN
@@ -46,7 +46,7 @@ CHOICE_HEADER: Final = b"NATS/1.0\r\nNatsd-Choose-Blocks: 1\r\n\r\n"
 COMPLETE: Final = 204
 NOT_FOUND: Final = 10059
 NO_MEMORY_SNAPSHOT: Final = "no impl"
-NAME_EXISTS: Final = 10058
+NOT_ENABLED: Final = 10039
 ACCOUNTS_AT_ONCE: Final = 1024
 
 
@@ -64,7 +64,6 @@ class ServerStreams:
         except (ClientError, ValueError, OSError) as error:
             raise BackupError(str(error)) from None
         self._options = options
-        self._raw_config: dict[str, Any] = {}
 
     def close(self) -> None:
         """Close the connection."""
@@ -126,8 +125,10 @@ class ServerStreams:
         while True:
             try:
                 answer = self._request(account, "STREAM.NAMES", {"offset": len(found)})
-            except StreamGone:
-                return []
+            except AccountGone:
+                if self._is_system:
+                    return []  # it lost JetStream meanwhile
+                raise
             names = answer.get("streams") or []
             found += names
             if not names or len(found) >= int(answer.get("total", 0)):
@@ -151,8 +152,10 @@ class ServerStreams:
             )
             return decode_answer(answer.data, name)
         except JetStreamApiError as error:
-            if error.code == 404 or error.err_code in (NOT_FOUND, 10039):
+            if error.err_code == NOT_FOUND:
                 raise StreamGone(str(error)) from None
+            if error.err_code == NOT_ENABLED:
+                raise AccountGone(str(error)) from None
             raise StreamFailed(str(error)) from None
         except ClientError as error:
             raise BackupError(str(error)) from None
@@ -233,9 +236,9 @@ class ServerStreams:
         """Delete the stream if it exists. Raises StreamFailed if that is not allowed."""
         try:
             self._request(account, f"STREAM.INFO.{stream}", {})
-        except StreamGone as gone:
-            if "10039" in str(gone):
-                raise StreamFailed(str(gone)) from None
+        except AccountGone as error:
+            raise StreamFailed(str(error)) from None
+        except StreamGone:
             return
         if not overwrites:
             raise StreamFailed("the stream exists; --overwrite replaces it")

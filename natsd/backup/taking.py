@@ -53,11 +53,8 @@ class BackupRun:
         self._directory = directory
         self._source = source
         self._now_ns = now_ns
-        self._newest = directory.newest()
-        self._before = {
-            (each.account, each.stream): each
-            for each in (self._newest.streams if self._newest else ())
-        }
+        self._older = directory.newest_first()
+        self._before: dict[tuple[str, str], StreamCopy] = {}
         self._stored = directory.known_blocks()
         self._problems: list[str] = []
         self._sent_bytes = 0
@@ -128,7 +125,7 @@ class BackupRun:
 
     def _known(self, account: str, stream: str) -> dict[bytes, Entry]:
         """Return the blocks of the stream that the directory has, by their keys."""
-        before = self._before.get((account, stream))
+        before = self._last_copy(account, stream)
         if before is None:
             return self._stored
         try:
@@ -138,6 +135,16 @@ class BackupRun:
         blocks = {each.key: each for each in record.entries if each.key}
         self._trusted |= {each.body.piece for each in blocks.values() if each.body.piece}
         return blocks | self._stored
+
+    def _last_copy(self, account: str, stream: str) -> StreamCopy | None:
+        """Return the stream in the newest backup that has it; a backup may have few streams."""
+        while (account, stream) not in self._before:
+            manifest = next(self._older, None)
+            if manifest is None:
+                return None
+            for copy in manifest.streams:
+                self._before.setdefault((copy.account, copy.stream), copy)
+        return self._before[account, stream]
 
     def _file(self, path: str, content: bytes) -> FileCopy:
         piece = self._directory.pieces.put(content)

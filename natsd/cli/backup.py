@@ -184,6 +184,8 @@ def _backup(given: argparse.Namespace) -> int:
     from natsd.backup.configuration import files_of
     from natsd.backup.taking import BackupRun
 
+    if given.account and not given.all_accounts and given.store is None:
+        raise BackupError("--account needs --all-accounts: other credentials are of one account")
     files = list(files_of(given.config)) if given.config else []
     with contextlib.closing(_open(given, is_target=False)) as source:
         directory = BackupDirectory.create(given.directory.absolute(), _key(given.key_file))

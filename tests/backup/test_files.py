@@ -97,6 +97,20 @@ def test_each_backup_is_restored_as_the_store_was(
         assert asyncio.run(contents(target)) == expected
 
 
+def test_a_backup_of_one_stream_forgets_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next backup of all streams still knows what the backups before have."""
+    asyncio.run(fill(tmp_path / "a", 0, 100))
+    assert back_up(tmp_path) == 0
+    assert back_up(tmp_path, "--stream", "S") == 0
+    capsys.readouterr()
+    assert back_up(tmp_path, "--json") == 0
+    shown = told(capsys)
+    assert (shown["streams"], shown["written_bytes"]) == (2, 0)
+    assert shown["received_bytes"] < len(BODY)
+
+
 def test_a_stream_that_exists_is_replaced_only_if_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,6 +263,7 @@ def test_refusals_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (("backup", backups, "--store", foreign), "is no store directory"),
         (("backup", backups, *store, "--key-file", key), "is not encrypted"),
         (("backup", backups, "-s", "127.0.0.1:1"), "127.0.0.1:1: "),
+        (("backup", backups, "--account", "A"), "--account needs --all-accounts"),
         (("restore", backups, *store, "--at", "2001"), "no backup 2001"),
         (("restore", backups, *store, "--stream", "X"), "no such stream"),
     ):

@@ -212,8 +212,8 @@ def run_machine(operations: list[tuple[str, Any]]) -> list[int]:
         return machine.written
 
 
-@settings(max_examples=8 * TORTURE, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(OPERATIONS, min_size=3, max_size=14))
+@settings(max_examples=4 * TORTURE, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(OPERATIONS, min_size=3, max_size=10))
 def test_each_backup_equals_the_stream_when_it_was_taken(operations: list[tuple[str, Any]]) -> None:
     run_machine(operations)
 

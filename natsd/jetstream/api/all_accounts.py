@@ -24,7 +24,7 @@ PREFIX: Final = "$SYS.REQ.ACCOUNT."
 API: Final = ".JS.API."
 REQUESTS: Final = (
     *("STREAM.NAMES", "STREAM.INFO.*", "STREAM.CREATE.*", "STREAM.DELETE.*"),
-    *("STREAM.SNAPSHOT.*", "STREAM.RESTORE.*", "CONSUMER.LIST.*"),
+    *("STREAM.SNAPSHOT.*", "STREAM.RESTORE.*"),
 )
 
 AccountService = Callable[[str, str, str | None, bytes, bytes, Session | None], object]

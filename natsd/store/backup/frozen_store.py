@@ -52,6 +52,8 @@ class _FrozenBlock:
     physical_end: int = 0  # committed bytes of its file; 0: none
     proven: int = 0  # committed logical bytes
     chain: int = 0  # checksum in the mark that ends them
+    seed: int = 0  # of the block as it was frozen
+    base_sequence: int = 0
 
     @property
     def name(self) -> str:
@@ -142,8 +144,8 @@ class FrozenStore:
         assert self._blocks is not None
         return b"".join(
             plan_block(
-                frozen.stored.block.seed,
-                frozen.stored.block.base_sequence,
+                frozen.seed,
+                frozen.base_sequence,
                 frozen.proven,
                 frozen.chain,
                 frozen.first,
@@ -195,6 +197,8 @@ class FrozenStore:
             frozen.physical_end = frozen.stored.physical_end
             frozen.proven = frozen.stored.block.durable_size
             frozen.chain = frozen.stored.block.durable_chain
+            frozen.seed = frozen.stored.block.seed
+            frozen.base_sequence = frozen.stored.block.base_sequence
         self._is_measured = True
 
     # In threads
