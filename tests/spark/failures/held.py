@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +36,14 @@ def in_archive(directory: Path) -> pa.Table:
     """Return the archive's rows as a Delta reader without Spark reads them."""
     files = ds.dataset(DeltaTable(directory).file_uris(), format="parquet")
     return files.to_table(columns=list(COLUMNS)).sort_by("seq")
+
+
+def in_table(directory: Path) -> pa.Table:
+    """Return the rows of the files that Spark's file sink has committed to its log."""
+    logs = [log for log in (directory / "_spark_metadata").iterdir() if log.name[0] != "."]
+    lines = [line for log in logs for line in log.read_text().splitlines()[1:]]
+    paths = {unquote(urlsplit(json.loads(line)["path"]).path) for line in lines}
+    return ds.dataset(sorted(paths), format="parquet").to_table()
 
 
 def archived_to(directory: Path, stream: str) -> int:
