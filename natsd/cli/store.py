@@ -8,7 +8,8 @@
 - `snapshot` writes a stream into a snapshot. Exit code 0: the snapshot holds the whole stream; 1:
   damage left a part of it out, or the command was refused.
 - `restore` makes a stream from a snapshot. Neither command leaves half a snapshot or stream.
-- `import` makes streams from nats-server's store directory (store_import.py).
+- `import` makes streams from nats-server's store directory (store_import.py), and `export` writes
+  streams for a nats-server (store_export.py); `snapshot` and `restore` keep what only natsd has.
 - Keys are read from files, since other users can see a command line.
 """
 
@@ -49,6 +50,7 @@ examples:
   natsd store snapshot DIR/'$G'/streams/ORDERS orders.snapshot
   natsd store restore orders.snapshot DIR
   natsd store import /var/lib/nats-server DIR        a nats-server's streams into this store
+  natsd store export DIR backup                      its streams for `nats stream restore`
 """
 
 
@@ -62,6 +64,8 @@ def main(arguments: Sequence[str]) -> int:
         if not directory.is_dir():
             return _refuse(f"{directory} is not a directory")
         operator = OperatorKeys(_key(options.key_file), _key(options.prev_key_file))
+        if options.action == "export":
+            return _export(options, operator)
         if options.action == "snapshot":
             return _snapshot(directory, options.snapshot, operator, as_json=options.json)
         if options.action == "restore":
@@ -103,6 +107,7 @@ def parser() -> argparse.ArgumentParser:
     _add_directory(restore, "the store directory")
     restore.add_argument("--account", default=GLOBAL_ACCOUNT, help="whose stream (default: $G)")
     _add_import(actions, common)
+    _add_export(actions, common)
     return result
 
 
@@ -123,6 +128,31 @@ def _import(options: argparse.Namespace) -> int:
         return _refuse(str(error))
 
 
+def _export(options: argparse.Namespace, operator: OperatorKeys) -> int:
+    from natsd.cli.store_export import run_export
+    from natsd.jetstream.snapshot.offline import NotPossible
+
+    try:
+        return run_export(options, operator, _progress)
+    except NotPossible as error:
+        return _refuse(str(error))
+
+
+def _add_export(actions: "Actions", common: argparse.ArgumentParser) -> None:
+    text = "streams for `nats stream restore` into a nats-server"
+    parser = actions.add_parser("export", help=text, parents=[common])
+    _add_directory(parser, "the store directory")
+    parser.add_argument("target", type=Path, metavar="TARGET", help="the directory to write into")
+    _add_selection(parser)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    for flag, what in (("--account", "of this account"), ("--stream", "of this name")):
+        parser.add_argument(
+            flag, action="append", default=[], help=f"only streams {what}; may be repeated"
+        )
+
+
 def _add_import(actions: "Actions", common: argparse.ArgumentParser) -> None:
     text = "nats-server's store directory into this one"
     parser = actions.add_parser("import", help=text, parents=[common])
@@ -134,10 +164,7 @@ def _add_import(actions: "Actions", common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source-prev-key-file", type=Path, metavar="FILE", help="holds the key before that one"
     )
-    for flag, what in (("--account", "of this account"), ("--stream", "of this name")):
-        parser.add_argument(
-            flag, action="append", default=[], help=f"only streams {what}; may be repeated"
-        )
+    _add_selection(parser)
     parser.add_argument("--dry-run", action="store_true", help="tell what would be imported")
 
 

@@ -16,6 +16,7 @@ Usage: natsd [options]
        natsd store snapshot          A stream of a store directory into an archive
        natsd store restore           An archive's stream into a store directory
        natsd store import            The streams of a nats-server into a store directory
+       natsd store export            Streams of a store directory for a nats-server
        natsd backup DIR              Back up streams of all accounts; natsd backup -h tells more
        natsd restore DIR             Restore streams from a backup
        natsd pipeline JOB            Streams archived, replayed, audited and more, on Spark

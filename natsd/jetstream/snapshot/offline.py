@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Protocol
 
 from natsd.core.quoting import quoted
 from natsd.core.steps import Steps, at_once
@@ -84,6 +84,19 @@ Progress = Callable[[int, int], object]
 """Callback with the amount done and the amount to do, in any unit."""
 
 
+class EntryWriter(Protocol):
+    """A writer of snapshots in some format; each method returns the next bytes of the file."""
+
+    def begin(self) -> bytes:
+        """Return the first bytes."""
+
+    def entry(self, name: str, body: bytes) -> bytes:
+        """Return the bytes for an entry; the entries are those of contents.py."""
+
+    def end(self) -> bytes:
+        """Return the last bytes."""
+
+
 class NotPossible(Exception):
     """The operation is not possible; the message is the reason, in one line."""
 
@@ -114,14 +127,15 @@ def write_snapshot(
     keys: OperatorKeys,
     random: Random,
     progress: Progress,
+    writer: EntryWriter | None = None,
 ) -> Transferred:
-    """Write a snapshot of the stream in that directory to `out`.
+    """Write a snapshot of the stream in that directory to `out`, in natsd's format by default.
 
     Raises NotPossible, DirectoryLocked, AssetDamaged, StoreError, OSError.
     """
     root = volume_of(disk, directory)
     with open_volume(disk, root) as overlay:
-        writer = SnapshotWriter()
+        writer = writer or SnapshotWriter()
         taking = StreamTaking(overlay, root, directory, keys, random)
         out.write(writer.begin())
         for entry in taking.entries(progress):

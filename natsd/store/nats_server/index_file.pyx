@@ -19,6 +19,8 @@ removed messages is still true.
 Source: nats-server's `recoverFullState`; `Decode` in server/avl/seqset.go.
 """
 
+from natsd.store.errors import DamagedEncoding
+
 cdef enum:
     INDEX_MAGIC = 11
     INDEX_VERSION_MAX = 4

@@ -12,8 +12,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
-from natsd.store.errors import DamagedEncoding
-
 cdef extern from "natsd/store/backup/crc32c.h" nogil:
     ctypedef struct natsd_crc_tables:
         pass
@@ -57,16 +55,6 @@ cdef bint is_identifier(const unsigned char* data) noexcept nogil:
         memcmp(data, b"\xff\x06\x00\x00S2sTwO", IDENTIFIER_BYTES) == 0
         or memcmp(data, b"\xff\x06\x00\x00sNaPpY", IDENTIFIER_BYTES) == 0
     )
-
-
-def whole_frames(bytes data not None) -> int:
-    """Return the end of the last whole frame in `data`, which begins with a frame."""
-    cdef const unsigned char* start = <const unsigned char*> PyBytes_AS_STRING(data)
-    cdef Py_ssize_t length = PyBytes_GET_SIZE(data)
-    cdef Py_ssize_t at = 0
-    while at + FRAME_HEADER <= length and at + FRAME_HEADER + u24(start + at) <= length:
-        at += FRAME_HEADER + u24(start + at)
-    return at
 
 
 def unpack_frames(bytes data not None) -> tuple[bytes, int]:

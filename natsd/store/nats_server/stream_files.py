@@ -119,7 +119,7 @@ class StreamFiles:
             return None
         data = _read(path)
         content, told = data[:-HASH_BYTES], data[-HASH_BYTES:]
-        if highway_hash(_hash_key(self.name), content) != told:
+        if highway_hash(hash_key(self.name), content) != told:
             raise Unusable(f"{path}: its checksum is wrong")
         key = self._small_key(self.directory, self.name)
         try:
@@ -151,7 +151,7 @@ class StreamFiles:
         content, damaged = _uncompressed(data)
         notes = (f"{path}: {damaged} compressed parts are damaged",) if damaged else ()
         found = xxh3_64_intdigest(content)
-        key = _hash_key(f"{self.name}-{number}")
+        key = hash_key(f"{self.name}-{number}")
         file = BlockFile(content, key, is_verified=found == digest)
         is_whole = not (file.damage or file.torn_bytes)
         return LoadedBlock(file, found if is_whole else None, notes)
@@ -175,7 +175,7 @@ class StreamFiles:
         path = directory / META
         data = _read(path)
         told = _read(directory / META_SUM)
-        if highway_hash(_hash_key(hashed), data).hex().encode() != told:
+        if highway_hash(hash_key(hashed), data).hex().encode() != told:
             raise Unusable(f"{path}: it does not match {META_SUM}")
         key = self._small_key(directory, context)
         try:
@@ -205,7 +205,8 @@ def _uncompressed(data: bytes) -> tuple[bytes, int]:
     return content + data[-HASH_BYTES:], damaged
 
 
-def _hash_key(name: str) -> bytes:
+def hash_key(name: str) -> bytes:
+    """Return the key of the checksums of a stream, a consumer or a block with that name."""
     return hashlib.sha256(name.encode()).digest()
 
 
