@@ -75,8 +75,10 @@ class Running:
         return Command(self.driver, where, job, *arguments, master=master, settings=LOGGED)
 
     def disturb(self, command: Command, is_under_way: Callable[[], object]) -> None:
-        """Kill the victim once the command has begun its work."""
-        wait_until(lambda: not command.is_running or is_under_way())
+        """Kill the victim once the command has begun its work, and the victim a task of it."""
+        wait_until(
+            lambda: not command.is_running or (self.cluster.tasks_begun(0) and is_under_way())
+        )
         assert command.is_running, command.stderr[-8_000:]
         if self.victim == "worker":
             self.cluster.workers[0].kill()
