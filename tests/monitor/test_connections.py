@@ -151,7 +151,9 @@ async def test_who_does_not_read_an_answer_is_closed_and_costs_little(
     subject = "a.long.subject." + "x" * 100
     kept = (SubscriptionInfo(subject, None, "1", 0, 0),) * 10_000
     for cid in range(30):
-        probe.server.closed_clients.append(closed_client(cid, kept_subscriptions=kept))
+        probe.server.closed_clients.append(
+            closed_client(cid, num_subscriptions=len(kept), kept_subscriptions=kept)
+        )
     async with connected(probe) as peer:
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a socket, it can
         peer.writer.write(b"GET /connz?state=closed&subs=detail HTTP/1.1\r\nHost: x\r\n\r\n")

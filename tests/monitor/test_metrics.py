@@ -349,12 +349,12 @@ async def test_the_format_is_negotiated(probe: Probe) -> None:
     assert gzip.decompress(small).startswith(b"# HELP gnatsd_varz_server_id server_id\n")
 
 
-@pytest.mark.parametrize("compressed_at_once", [1, 1_000, 10_000])
+@pytest.mark.parametrize("written_bytes", [1, 1_000, 10_000])
 async def test_a_long_answer_is_compressed_piece_by_piece(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch, compressed_at_once: int
+    probe: Probe, monkeypatch: pytest.MonkeyPatch, written_bytes: int
 ) -> None:
     monkeypatch.setattr(turns, "CHUNK_BYTES", 1)
-    monkeypatch.setattr(endpoints, "COMPRESSED_AT_ONCE", compressed_at_once)
+    monkeypatch.setattr(endpoints, "WRITTEN_BYTES", written_bytes)
     small, headers = await get(probe, **{"Accept-Encoding": "gzip"})
     assert headers["Transfer-Encoding"] == "chunked"
     text = gzip.decompress(small).decode()

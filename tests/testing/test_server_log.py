@@ -1,5 +1,6 @@
 """The log of a test's server in a thread, beside the program's own logging."""
 
+import asyncio
 import logging
 
 import pytest
@@ -40,18 +41,21 @@ def test_the_logger_is_left_as_it_was() -> None:
 
 
 async def test_each_server_has_its_own_level() -> None:
+    traced = "<<- [PUB orders 0]"
     async with testing.server(debug=True, trace=True) as talkative, testing.server() as quiet:
         for server in (talkative, quiet):
-            async with server.connect() as client:
-                await client.publish("orders")
-                await client.flush()
-        assert "<<- [PUB orders 0]" in talkative.log
+            await publish(server)
+        await asyncio.to_thread(talkative.wait_for_log, traced)
         assert "[TRC]" not in quiet.log
         quiet.reload(trace=True)
-        async with quiet.connect() as client:
-            await client.publish("orders")
-            await client.flush()
-        assert "<<- [PUB orders 0]" in quiet.log
+        await publish(quiet)
+        await asyncio.to_thread(quiet.wait_for_log, traced)
+
+
+async def publish(server: testing.NatsServer) -> None:
+    async with server.connect() as client:
+        await client.publish("orders")
+        await client.flush()
 
 
 def test_errors_and_their_tracebacks() -> None:
