@@ -85,6 +85,8 @@ def test_the_image_copies_what_there_is() -> None:
             assert (ROOT / source).exists()
             assert f"!{source}" in ignored
     assert "**/*.so" in ignored
+    assert (ROOT / "natsd/monitor/dashboard/index.html").exists()
+    assert "!natsd/monitor/dashboard/*.html" in ignored[ignored.index("natsd/**/*.html") :]
 
 
 async def health(port: int) -> int:
