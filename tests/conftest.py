@@ -6,7 +6,8 @@ Async tests run on uvloop. A test marked `both_loops` runs on uvloop and on plai
 
 import asyncio
 import gc
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -57,6 +58,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.scheduling import make_scheduler  # not at the top: xdist may be switched off
 
     return make_scheduler(config, log)
+
+
+@pytest.fixture(autouse=True)
+def _logger_as_before() -> Iterator[None]:
+    """Restore the logger's level and propagation, which the log of a daemon changes."""
+    logger = logging.getLogger("natsd")
+    level, propagate = logger.level, logger.propagate
+    yield
+    if logger.level != level:
+        logger.setLevel(level)
+    logger.propagate = propagate
 
 
 @pytest.fixture

@@ -204,7 +204,9 @@ def damage(path: Path, harm: str) -> None:
     if harm == "remove":
         path.unlink()
         return
-    data[len(data) // 2] ^= 1
+    middle = len(data) // 2
+    if harm == "flip":  # one bit may leave a compressed piece with the same content
+        data[middle : middle + 8] = bytes(each ^ 0xFF for each in data[middle : middle + 8])
     path.write_bytes({"flip": bytes(data), "cut": bytes(data[:-1]), "empty": b""}[harm])
 
 

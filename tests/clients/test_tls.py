@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import nats
 import pytest
 
@@ -365,7 +366,7 @@ async def test_what_monitoring_shows(start_server: StartServer, trust: Trust) ->
         query = Query({"auth": "true", "state": state})
         answer = await connz(target.server, ConnzParameters.of(query), Clock(), Turns())
         (only,) = answer["connections"]
-        return dict(only)
+        return dict(msgspec.to_builtins(only))
 
     shown = await row("open")
     assert shown["tls_version"] == "1.3"

@@ -23,9 +23,7 @@ logger = logging.getLogger("natsd.server")
 
 @pytest.fixture
 def opened() -> Iterator[OpenLog]:
-    """Yield a function that opens logs; close them afterwards and restore the logger."""
-    root = logging.getLogger("natsd")
-    before = root.level, root.propagate
+    """Yield a function that opens logs; close them afterwards."""
     logs = []
 
     def open_with(**settings: object) -> DaemonLog:
@@ -35,7 +33,6 @@ def opened() -> Iterator[OpenLog]:
     yield open_with
     for log in logs:
         log.close()
-    root.level, root.propagate = before
 
 
 def test_a_line_is_nats_servers(opened: OpenLog, tmp_path: Path) -> None:

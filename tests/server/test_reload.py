@@ -144,8 +144,6 @@ async def test_nothing_changes_if_the_log_cannot_be_opened(tmp_path: Path) -> No
             assert root.level == logging.INFO
     finally:
         log.close()
-        root.propagate = True
-        root.setLevel(logging.NOTSET)
 
 
 async def test_nothing_changes_if_a_file_cannot_be_written(tmp_path: Path) -> None:
@@ -157,7 +155,7 @@ async def test_nothing_changes_if_a_file_cannot_be_written(tmp_path: Path) -> No
 
 
 async def test_the_log_follows(tmp_path: Path) -> None:
-    log, root = DaemonLog(make_options(log_file=tmp_path / "one")), logging.getLogger("natsd")
+    log = DaemonLog(make_options(log_file=tmp_path / "one"))
     try:
         async with Server(**SETTINGS, log_file=tmp_path / "one") as server:
             server.log = log
@@ -181,8 +179,6 @@ async def test_the_log_follows(tmp_path: Path) -> None:
             assert (tmp_path / "one").read_text().endswith("Server is ready\n")
     finally:
         log.close()
-        root.propagate = True
-        root.setLevel(logging.NOTSET)
 
 
 async def test_a_connection_follows_the_new_limits() -> None:

@@ -355,16 +355,10 @@ def _files(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture(name="log")
 def _log(tmp_path: Path) -> Iterator[DaemonLog]:
-    """The log of the process, in a file; the program's own is back at the end."""
-    import logging
-
-    root = logging.getLogger("natsd")
-    level, propagates = root.level, root.propagate
+    """The log of the process, in a file."""
     log = DaemonLog(make_options(log_file=tmp_path / "log"))
     yield log
     log.close()
-    root.setLevel(level)
-    root.propagate = propagates
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -30,9 +30,7 @@ PID = os.getpid()
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
-    """Yield a function that opens logs; close them afterwards and restore the logger."""
-    root = logging.getLogger("natsd")
-    before = root.level, root.propagate
+    """Yield a function that opens logs; close them afterwards."""
     with ExitStack() as logs:
 
         def open_with(**settings: object) -> DaemonLog:
@@ -41,7 +39,6 @@ def opened() -> Iterator[Open]:
             return log
 
         yield open_with
-    root.level, root.propagate = before
 
 
 def bound(kind: int, place: Path) -> socket.socket:
