@@ -21,6 +21,7 @@ from natsd.backup.source import Progress, Restored
 from natsd.jetstream.account_resources import why_no_directory
 from natsd.jetstream.asset_file import AssetDamaged
 from natsd.jetstream.models.go_json import InvalidJson
+from natsd.jetstream.nats_server.store_import import ImportedStream, import_snapshot
 from natsd.jetstream.snapshot.offline import (
     NotPossible,
     StreamTaking,
@@ -121,18 +122,19 @@ class StoreFiles:
         overwrites: bool,
     ) -> Restored:
         """Build the stream's directory; it is there as a whole, or not at all."""
-        if record.kind is not Kind.SNAPSHOT:
-            raise StreamFailed(f"a copy of kind {record.kind} can be restored by a server only")
+        if record.kind is Kind.MEMORY:
+            raise StreamFailed("a stream in memory can be restored by a server only")
         if why_no_directory(account):
             raise StreamFailed(f"account {account!r}: {why_no_directory(account)}")
         place = AccountFiles(self._root / account).stream(stream)
         if place.exists():
             self._make_room(place, overwrites=overwrites)
         snapshot = io.BufferedReader(ComposedSnapshot(compose(directory, record), size))
+        target = RealDisk(), snapshot, self._root, account, self._keys, os.urandom, progress
         try:
-            done = read_snapshot(
-                RealDisk(), snapshot, self._root, account, self._keys, os.urandom, progress
-            )
+            if record.kind is Kind.FOREIGN:
+                return _restored(import_snapshot(*target))
+            done = read_snapshot(*target)
         except DirectoryLocked as error:
             raise BackupError(str(error)) from None
         except (NotPossible, StoreError) as error:
@@ -148,3 +150,10 @@ class StoreFiles:
             RealDisk().rmtree(place)
         finally:
             lock.release()
+
+
+def _restored(stream: ImportedStream) -> Restored:
+    if not stream.is_complete:
+        reasons = [stream.reason] if stream.reason else stream.damage + stream.not_taken
+        raise StreamFailed("; ".join(reasons[:3]))
+    return Restored(stream.messages, None, stream.consumers)

@@ -7,7 +7,8 @@
   with the same data.
 - `snapshot` writes a stream into a snapshot. Exit code 0: the snapshot holds the whole stream; 1:
   damage left a part of it out, or the command was refused.
-- `restore` makes a stream from a snapshot. Neither command leaves half a snapshot or stream.
+- `restore` makes a stream from a snapshot, of natsd or of nats-server (`nats stream backup`).
+  Neither command leaves half a snapshot or stream.
 - `import` makes streams from nats-server's store directory (store_import.py), and `export` writes
   streams for a nats-server (store_export.py); `snapshot` and `restore` keep what only natsd has.
 - Keys are read from files, since other users can see a command line.
@@ -49,6 +50,7 @@ examples:
   natsd store check --key-file /etc/nats/store.key DIR
   natsd store snapshot DIR/'$G'/streams/ORDERS orders.snapshot
   natsd store restore orders.snapshot DIR
+  natsd store restore backup/stream.tar.s2 DIR       what `nats stream backup` saved
   natsd store import /var/lib/nats-server DIR        a nats-server's streams into this store
   natsd store export DIR backup                      its streams for `nats stream restore`
 """
@@ -217,10 +219,14 @@ def _snapshot(directory: Path, snapshot: Path, operator: OperatorKeys, *, as_jso
 def _restore(
     snapshot: Path, directory: Path, options: argparse.Namespace, operator: OperatorKeys
 ) -> int:
+    from natsd.cli.store_import import restore_snapshot
     from natsd.jetstream.snapshot.offline import NotPossible, read_snapshot
+    from natsd.store.backup.snappy_frames import S2_IDENTIFIER
 
     try:
         with snapshot.open("rb") as file, _progress("restoring") as progress:
+            if file.peek(len(S2_IDENTIFIER)).startswith(S2_IDENTIFIER):
+                return restore_snapshot(file, directory, options, operator, progress)
             done = read_snapshot(
                 RealDisk(), file, directory, options.account, operator, os.urandom, progress
             )

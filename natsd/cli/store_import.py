@@ -12,11 +12,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
+from typing import IO
 
 from natsd.jetstream.nats_server.store_import import (
     ImportedStream,
     ImportReport,
     Selection,
+    import_snapshot,
     import_store,
 )
 from natsd.store.crypto.keys import OperatorKeys
@@ -44,6 +46,27 @@ def run_import(
     else:
         _print(report, options.directory, is_dry=options.dry_run)
     return 0 if report.is_complete else 1
+
+
+def restore_snapshot(
+    snapshot: IO[bytes],
+    directory: Path,
+    options: argparse.Namespace,
+    operator: OperatorKeys,
+    show: Callable[[int, int], None],
+) -> int:
+    """Restore a snapshot that nats-server made; return the exit code.
+
+    Raises what `import_snapshot` raises.
+    """
+    done = import_snapshot(
+        RealDisk(), snapshot, directory, options.account, operator, os.urandom, show
+    )
+    if options.json:
+        print(json.dumps(asdict(done), indent=2))
+    else:
+        _print_stream(done)
+    return 0 if done.is_complete else 1
 
 
 def _print(report: ImportReport, directory: Path, *, is_dry: bool) -> None:

@@ -200,9 +200,9 @@ class DamagedEncoding(StoreError, ValueError):
 
 
 class ForeignSnapshot(DamagedEncoding):
-    """A snapshot of another server, nats-server; it need not be damaged."""
+    """A snapshot that nats-server made, where only natsd's own can be read."""
 
-    text = "the snapshot was made by nats-server: only snapshots made by natsd can be restored"
+    text = "the snapshot was made by nats-server: only a restore can read it"
 
 
 class BlockFull(StoreError):

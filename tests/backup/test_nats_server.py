@@ -1,4 +1,4 @@
-"""`natsd backup` of a real nats-server's account: its snapshots are kept as they are."""
+"""`natsd backup` of a real nats-server's account, restored by nats-server and by natsd."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import nats
 import pytest
+from nats.js.errors import NotFoundError
 
+from natsd import Server
 from natsd.cli import main
 from tests.clients.target import ProcessTarget, go_config
 
@@ -37,6 +39,17 @@ async def serving(directory: Path) -> AsyncIterator[ProcessTarget]:
         await asyncio.to_thread(server.stop)
 
 
+async def contents(nc: nats.NATS, stream: str) -> dict[int | None, tuple[str | None, bytes | None]]:
+    """Return subject and data of each message of a stream that begins with sequence 1."""
+    last = (await nc.jetstream().stream_info(stream)).state.last_seq
+    found = {}
+    for sequence in range(1, last + 1):
+        with contextlib.suppress(NotFoundError):
+            message = await nc.jetstream().get_msg(stream, sequence)
+            found[message.seq] = message.subject, message.data
+    return found
+
+
 async def test_a_stream_of_nats_server_returns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,11 +71,19 @@ async def test_a_stream_of_nats_server_returns(
         nc = await nats.connect(server.url)
         info = await nc.jetstream().stream_info("S")
         assert (info.state.messages, info.state.last_seq, info.state.consumer_count) == (99, 100, 1)
-        assert (await nc.jetstream().get_msg("S", 77)).data == b"76"
+        expected = await contents(nc, "S")
+        assert len(expected) == 99
         await nc.close()
         capsys.readouterr()
         assert await asyncio.to_thread(main, arguments) == 1
         assert "the stream exists" in capsys.readouterr().out
-    store = ["--store", str(tmp_path / "c" / "jetstream"), "--as", "A/S"]
-    assert await asyncio.to_thread(main, ["restore", backups, *store]) == 1
-    assert "can be restored by a server only" in capsys.readouterr().out
+    store = ["--store", str(tmp_path / "c" / "jetstream"), "--as", "$G/S"]
+    assert await asyncio.to_thread(main, ["restore", backups, *store]) == 0
+    for directory in (tmp_path / "c", tmp_path / "d"):
+        async with Server(port=-1, jetstream=True, store_dir=directory) as natsd:
+            nc = await nats.connect(natsd.client_url)
+            if directory.name == "d":
+                arguments = ["restore", backups, "-s", natsd.client_url]
+                assert await asyncio.to_thread(main, arguments) == 0
+            assert await contents(nc, "S") == expected
+            await nc.close()

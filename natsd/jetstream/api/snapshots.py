@@ -32,6 +32,7 @@ from natsd.store.errors import StoreError
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
     from natsd.jetstream.account_resources import AccountResources
+    from natsd.jetstream.nats_server.snapshot_reader import NatsServerSnapshot
 
 TRANSFERS_MAX: Final = 64
 """Largest number of running snapshots and restores of an account."""
@@ -134,6 +135,7 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
         subject,
         name,
         builder,
+        partial(_collect, account),
         partial(_install, account),
         account.jetstream.transfer_memory.share(),
     )
@@ -158,6 +160,13 @@ async def _receive(
 async def _install(account: "JetStreamAccount", builder: StreamBuilder) -> StreamInfo:
     stream = await account.restore_stream(builder.asset, builder.directory)
     return with_shown_metadata(await stream.info())
+
+
+def _collect(account: "JetStreamAccount") -> "NatsServerSnapshot":
+    # Not at the top: few servers ever get a snapshot of nats-server.
+    from natsd.jetstream.nats_server.snapshot_reader import NatsServerSnapshot
+
+    return NatsServerSnapshot(account.jetstream.volume, unfinished(account))
 
 
 def _check_transfers(account: "JetStreamAccount") -> None:

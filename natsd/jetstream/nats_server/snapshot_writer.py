@@ -1,7 +1,7 @@
 """A stream of natsd as the snapshot that `nats stream restore` sends to a nats-server.
 
-    stream.tar.s2   snappy frames around a tar file: meta.inf, meta.sum, msgs/N.blk, and for each
-                    consumer obs/<consumer>/meta.inf, meta.sum, o.dat
+    stream.tar.s2   S2 frames, with snappy's blocks, around a tar file: meta.inf, meta.sum,
+                    msgs/N.blk, and for each consumer obs/<consumer>/meta.inf, meta.sum, o.dat
     backup.json     the stream's configuration and state
 
 Promise
@@ -34,7 +34,7 @@ from natsd.jetstream.snapshot.contents import (
     tracker_of,
 )
 from natsd.jetstream.stream.files import MESSAGES, StreamAsset
-from natsd.store.backup.snappy_frames import FramePacker
+from natsd.store.backup.snappy_frames import S2_IDENTIFIER, FramePacker
 from natsd.store.backup.snapshots import open_image
 from natsd.store.block.stored_blocks import BLOCK_SUFFIX
 from natsd.store.consumer.consumer_state import ConsumerState, Pending
@@ -69,7 +69,7 @@ class NatsServerWriter:
 
     def begin(self) -> bytes:
         """Return the first bytes of the snapshot."""
-        return self._frames.begin()
+        return S2_IDENTIFIER
 
     def entry(self, name: str, body: bytes) -> bytes:
         """Return the bytes for an entry of natsd's snapshot; empty if there is no place for it."""

@@ -1,4 +1,4 @@
-"""The import of nats-server's store directory into natsd's, without a server.
+"""The import of nats-server's store directory, or a snapshot, into natsd's, without a server.
 
     <source>/[jetstream/]<account>/streams/<stream>/ ─▶ <store>/<account>/streams/<stream>/
 
@@ -18,14 +18,16 @@ import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from natsd.core.quoting import quoted
 from natsd.jetstream.account_resources import why_no_directory
+from natsd.jetstream.nats_server.snapshot_reader import NatsServerSnapshot
 from natsd.jetstream.nats_server.stream_import import FoundStream, copy_stream, read_stream
 from natsd.jetstream.nats_server.survey import Survey, survey
 from natsd.jetstream.snapshot.builder import StreamBuilder
 from natsd.jetstream.snapshot.offline import (
+    PART_BYTES,
     RESTORED,
     NotPossible,
     Progress,
@@ -44,6 +46,7 @@ from natsd.store.nats_server.stream_files import BLOCK_SUFFIX, StreamFiles, Unus
 JETSTREAM: Final = "jetstream"
 RAFT_GROUPS: Final = "_js_"
 SNAPSHOTS: Final = "__snapshots__"
+RECEIVED: Final = "received"
 
 Stamps = dict[Path, tuple[int, int]]
 """Size in bytes and time of the last change, in ns, of each file."""
@@ -140,6 +143,48 @@ async def _import(
     finally:
         await volume.close()
     return report
+
+
+def import_snapshot(
+    disk: Disk,
+    snapshot: IO[bytes],
+    root: Path,
+    account: str,
+    keys: OperatorKeys,
+    random: Random,
+    show: Progress,
+) -> ImportedStream:
+    """Add the stream of a snapshot that nats-server made; `keys` are those of the store in `root`.
+
+    What is damaged is left out and told. Raises NotPossible, DamagedEncoding, DirectoryLocked,
+    OSError.
+    """
+    if reason := why_no_directory(account):
+        raise NotPossible(f"account {quoted(account)}: {reason}")
+    return asyncio.run(_import_snapshot(disk, snapshot, root, account, keys, random, show))
+
+
+async def _import_snapshot(
+    disk: Disk,
+    snapshot: IO[bytes],
+    root: Path,
+    account: str,
+    keys: OperatorKeys,
+    random: Random,
+    show: Progress,
+) -> ImportedStream:
+    volume = Volume.open(disk, root, random, loop=asyncio.get_running_loop())
+    received = NatsServerSnapshot(volume, AccountFiles(root / account).snapshots / RECEIVED)
+    try:
+        await received.remove()
+        while part := snapshot.read(PART_BYTES):
+            await received.take(part, lambda: None)
+        files = received.files()
+        total = _Total([(account, files.directory)], passes=2, show=show)
+        return await _import_stream(volume, Vault(disk, root, random, keys), files, account, total)
+    finally:
+        await received.remove()
+        await volume.close()
 
 
 async def _import_stream(

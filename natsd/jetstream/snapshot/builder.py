@@ -129,7 +129,7 @@ class StreamBuilder:
         if not self._stores:
             if name != META:
                 raise DamagedEncoding(f"the snapshot begins with {name!r}")
-            await self._take_stream(body)
+            await self.begin_stream(_decode(StreamAsset, body))
         elif MESSAGES in self._ended or part in self._ended:
             raise DamagedEncoding(f"{name!r} stands behind the end of the messages")
         elif part in (MESSAGES, DELAYED) and (rest == STATE or rest.endswith(BLOCK_SUFFIX)):
@@ -146,8 +146,15 @@ class StreamBuilder:
     async def begin_stream(self, asset: StreamAsset) -> None:
         """Take the stream's configuration and creation time, before anything else of it.
 
-        Raises StoreError, OSError.
+        A configuration that was given to the builder takes the place of the stream's own. Raises
+        DamagedEncoding if it is of another stream, StoreError, OSError.
         """
+        if self._config is not None:
+            if asset.config.name != self._config.name:
+                raise DamagedEncoding("stream names do not match")
+            asset = asset.model_copy(update={"config": self._config})
+        if asset.config.name != self._place.name or asset.config.storage is not Storage.FILE:
+            raise DamagedEncoding("the snapshot is not of a file stream of that name")
         self.asset = asset
         limits = Limits(uncounted_bytes=UNCOUNTED_BYTES[Storage.FILE])
         self._stores[MESSAGES] = await self._open(MESSAGES, limits)
@@ -201,16 +208,6 @@ class StreamBuilder:
         await self._volume.remove_tree(self.directory)
 
     # Entries
-
-    async def _take_stream(self, body: bytes) -> None:
-        asset = _decode(StreamAsset, body)
-        if self._config is not None:
-            if asset.config.name != self._config.name:
-                raise DamagedEncoding("stream names do not match")
-            asset = asset.model_copy(update={"config": self._config})
-        if asset.config.name != self._place.name or asset.config.storage is not Storage.FILE:
-            raise DamagedEncoding("the snapshot is not of a file stream of that name")
-        await self.begin_stream(asset)
 
     async def _open(self, name: str, limits: Limits) -> FileStore:
         return await FileStore.open(

@@ -5,6 +5,9 @@
     ◀── an empty message: the snapshot is complete
     ──▶ the answer to a create: the stream exists, or the reason why it does not
 
+A snapshot that nats-server made begins with S2's identifier; its files are collected first, and
+become a stream when all have come (nats_server/snapshot_reader.py).
+
 Promise
 - The stream appears complete and verified, or nothing of it stays.
 - If the same chunk comes twice in a row, because its sender missed the answer, it is answered and
@@ -23,7 +26,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 from natsd.accounts import Account
 from natsd.core.routing import InvalidSubject
@@ -40,7 +43,7 @@ from natsd.store.backup.snappy_frames import REPEATED_BYTES_MIN
 from natsd.store.backup.snapshot_file import SnapshotReader
 from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import is_out_of_space
-from natsd.store.errors import StoreError, StoreFull
+from natsd.store.errors import ForeignSnapshot, StoreError, StoreFull
 
 STALL_NS: Final = 5_000_000_000
 QUEUED_BYTES_MAX: Final = 64 << 20
@@ -53,6 +56,27 @@ Install = Callable[[StreamBuilder], Awaitable[StreamInfo]]
 """Callback that turns the built directory into a stream and returns its info; raises ApiError."""
 
 
+class CollectedSnapshot(Protocol):
+    """A snapshot in nats-server's format, as `NatsServerSnapshot` describes it."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory that the next step needs."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of messages that there may be."""
+
+    async def take(self, part: bytes, check: Callable[[], None]) -> None:
+        """Take the next bytes, and call `check` when more is held or stored."""
+
+    async def build(self, builder: StreamBuilder, check: Callable[[], None]) -> None:
+        """Build the stream, after the last part."""
+
+    async def remove(self) -> None:
+        """Remove the received files."""
+
+
 class RestoreStopped(Exception):
     """The restore ends without an answer to the client; the message is the reason."""
 
@@ -61,6 +85,7 @@ class Restoring:
     """A restore; call `run` once. It removes the built files unless they became a stream.
 
     The chunks arrive in `account`; `owner` is the name of the account that gets the stream.
+    `collect` makes the collector of a snapshot in nats-server's format.
     """
 
     def __init__(
@@ -73,6 +98,7 @@ class Restoring:
         subject: str,
         name: str,
         builder: StreamBuilder,
+        collect: Callable[[], CollectedSnapshot],
         install: Install,
         share: Share,
     ) -> None:
@@ -82,13 +108,15 @@ class Restoring:
         self._volume = volume
         self._usage = usage
         self._builder = builder
+        self._collect = collect
+        self._collected: CollectedSnapshot | None = None
         self._install = install
         self._share = share
         self._pace = Pace(scheduler.now_ns())
         self._reader = SnapshotReader()
         self._queue = deque[tuple[str | None, bytes]]()
         self._queued_bytes = 0
-        self._pending_bytes = 0  # of an entry that is not complete yet
+        self._pending_bytes = 0  # of an entry that is not complete yet, or a collected snapshot
         self._last = b""  # the last chunk, to recognize its repetition
         self._reply: str | None = None  # reply subject of the chunk that is being stored
         self._is_stalled = False
@@ -118,6 +146,8 @@ class Restoring:
             response = StreamCreateResponse(error=ErrorBody.of(_api_error(error)))
         finally:
             self._let_go()
+            if self._collected is not None:
+                await self._collected.remove()
             is_installed = response is not None and response.info is not None
             if not is_installed:
                 await self._builder.give_up()
@@ -155,26 +185,45 @@ class Restoring:
         if is_repeated:
             return
         for at in range(0, len(chunk), UNPACKED_AT_ONCE):
-            piece = chunk[at : at + UNPACKED_AT_ONCE]
-            entries = await self._volume.read(self._reader.feed, piece)
-            self._hold()
-            for name, body in entries:
-                await self._builder.take(name, body)
-                self._check_room()
+            await self._take_piece(chunk[at : at + UNPACKED_AT_ONCE])
 
-    def _hold(self) -> None:
-        """Count queued bytes and incomplete entries. Raises ApiError 10023 beyond the limit."""
-        self._pending_bytes = self._reader.pending_bytes
+    async def _take_piece(self, piece: bytes) -> None:
+        if self._collected is None:
+            try:
+                entries = await self._volume.read(self._reader.feed, piece)
+            except ForeignSnapshot:
+                self._collected = self._collect()
+                piece = self._reader.unread
+        if self._collected is not None:
+            await self._collected.take(piece, self._check_collected)
+            return
+        self._hold(self._reader.pending_bytes)
+        for name, body in entries:
+            await self._builder.take(name, body)
+            self._check_room(self._builder.stored_bytes)
+
+    def _check_collected(self) -> None:
+        """Check memory and limits while a snapshot is collected and built. Raises ApiError."""
+        assert self._collected is not None
+        self._hold(self._collected.held_bytes)
+        self._check_room(max(self._collected.stored_bytes, self._builder.stored_bytes))
+
+    def _hold(self, pending_bytes: int) -> None:
+        """Count queued and pending bytes. Raises ApiError 10023 beyond the limit."""
+        self._pending_bytes = pending_bytes
         if not self._share.hold(self._queued_bytes + self._pending_bytes):
             raise api_error(ErrorId.JSInsufficientResourcesErr)
 
     async def _finish(self) -> StreamInfo:
-        self._reader.finish()
+        if self._collected is None:
+            self._reader.finish()
+        else:
+            await self._collected.build(self._builder, self._check_collected)
         await self._builder.finish()
         return await self._install(self._builder)
 
-    def _check_room(self) -> None:
-        more, server = self._builder.stored_bytes, self._usage.server
+    def _check_room(self, more: int) -> None:
+        server = self._usage.server
         assert server is not None
         if self._usage.is_over(is_memory=False, more=more) or server.is_over(
             is_memory=False, more=more

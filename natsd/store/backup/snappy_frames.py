@@ -79,6 +79,11 @@ class FrameUnpacker:
         """Whether the parts so far end with a whole frame."""
         return self._opened and not self._pending
 
+    @property
+    def pending(self) -> bytes:
+        """The bytes that are not unpacked yet."""
+        return bytes(self._pending)
+
     def feed(self, part: bytes) -> bytes:
         """Return the unpacked bytes of all frames that are whole with this part.
 

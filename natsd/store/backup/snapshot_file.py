@@ -28,7 +28,7 @@ from typing import Final
 
 from natsd.store.backup.snappy_frames import FramePacker, FrameUnpacker
 from natsd.store.codec.records import checksum
-from natsd.store.errors import DamagedEncoding, ForeignSnapshot
+from natsd.store.errors import DamagedEncoding
 
 VERSION_ENTRY: Final = "natsd"
 VERSION_BODY: Final = b'{"version":1}'
@@ -36,7 +36,6 @@ END_ENTRY: Final = "end"
 ENTRY_BYTES_MAX: Final = 128 << 20  # far above a block with the longest message
 CHECKSUM: Final = Struct("<Q")
 _TAR_BYTES: Final = 512
-_FOREIGN: Final = ("meta.inf", "meta.sum")
 _MODE: Final = 0o600
 
 
@@ -109,6 +108,11 @@ class SnapshotReader:
         return not self._pending
 
     @property
+    def unread(self) -> bytes:
+        """What `feed` got and could not read: all of it after a ForeignSnapshot."""
+        return self._frames.pending
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes of the entry that has not come completely."""
         return len(self._pending)
@@ -141,7 +145,7 @@ class SnapshotReader:
             return None
         info = _header(bytes(pending[:_TAR_BYTES]))
         if not self._is_opened and info.name != VERSION_ENTRY:
-            _refuse(info.name)
+            raise DamagedEncoding("this is no snapshot of a stream")
         if not info.isreg() or not CHECKSUM.size <= info.size <= ENTRY_BYTES_MAX + CHECKSUM.size:
             raise DamagedEncoding(f"the snapshot is damaged: {info.name!r} is no entry of one")
         end = _TAR_BYTES + info.size + -info.size % _TAR_BYTES
@@ -166,12 +170,6 @@ def _header(data: bytes) -> tarfile.TarInfo:
 def _check_version(name: str, body: bytes) -> None:
     if name != VERSION_ENTRY or body != VERSION_BODY:
         raise DamagedEncoding("the snapshot is of a version that is not known here")
-
-
-def _refuse(name: str) -> None:
-    if name in _FOREIGN:
-        raise ForeignSnapshot
-    raise DamagedEncoding("this is no snapshot of a stream")
 
 
 def _checksum(name: str, body: bytes, seed: int) -> int:

@@ -26,6 +26,7 @@ cdef enum:
     FRAME_HEADER = 4
     CRC_BYTES = 4
     CONTENT_MAX = 4 << 20       # bytes of one frame's content
+    CONTENTS_MAX = 256 << 20    # and of all frames; no block of nats-server is as long
 
 cdef natsd_crc_tables TABLES
 natsd_crc_prepare(&TABLES)
@@ -61,7 +62,8 @@ def unpack_frames(bytes data not None) -> tuple[bytes, int]:
     """Return the content of frames, and how many frames are damaged.
 
     The content of a damaged frame is zeros, of the length that the frame tells. What follows a
-    damaged frame's header is left out, and counts as one damaged frame. Works without the GIL.
+    damaged frame's header is left out, and counts as one damaged frame; so does what exceeds
+    256 MiB. Works without the GIL.
     """
     cdef const unsigned char* start = <const unsigned char*> PyBytes_AS_STRING(data)
     cdef Py_ssize_t length = PyBytes_GET_SIZE(data)
@@ -72,7 +74,7 @@ def unpack_frames(bytes data not None) -> tuple[bytes, int]:
     content = PyBytes_FromStringAndSize(NULL, size)
     to = <unsigned char*> PyBytes_AS_STRING(content)
     with nogil:
-        damaged = unpack(start, length, to)
+        damaged = unpack(start, length, to, size)
     return content, damaged
 
 
@@ -99,7 +101,7 @@ cdef int64_t content_size(const unsigned char* data, Py_ssize_t length) noexcept
         if at + n > length:
             break
         size = frame_size(data + at, n)
-        if size < 0:
+        if size < 0 or total + size > CONTENTS_MAX:
             break
         total += size
         at += n
@@ -107,9 +109,9 @@ cdef int64_t content_size(const unsigned char* data, Py_ssize_t length) noexcept
 
 
 cdef int64_t unpack(
-    const unsigned char* data, Py_ssize_t length, unsigned char* to
+    const unsigned char* data, Py_ssize_t length, unsigned char* to, int64_t room
 ) noexcept nogil:
-    """Unpack all frames to `to`, which has room for them; return how many are damaged."""
+    """Unpack the frames whose contents fit in `room` bytes; return how many are damaged."""
     cdef Py_ssize_t at = 0, n
     cdef int64_t damaged = 0, size
     while at < length:
@@ -117,7 +119,7 @@ cdef int64_t unpack(
         if at + n > length:
             return damaged + 1
         size = frame_size(data + at, n)
-        if size < 0:
+        if size < 0 or size > room:
             return damaged + 1
         if data[at] < 0x80 and not unpack_frame(data + at, n, to, size):
             memset(to, 0, size)
@@ -125,6 +127,7 @@ cdef int64_t unpack(
         elif data[at] == 0xff and (n != IDENTIFIER_BYTES or not is_identifier(data + at)):
             damaged += 1
         to += size
+        room -= size
         at += n
     return damaged
 

@@ -319,13 +319,14 @@ class TestRefusals:
         assert "error" not in await restore(api, "S", snapshot)
 
     @natsd_only
-    async def test_a_go_snapshot_is_refused_by_name(self, api: Api) -> None:
+    async def test_what_only_begins_as_a_snapshot_of_nats_server_is_refused(self, api: Api) -> None:
         await orders(api, 3)
         snapshot = await take(api, "S")
         await api.ok("STREAM.DELETE.S")
         snapshot.data = b"\xff\x06\x00\x00S2sTwO" + bytes(10_000)
         answer = await restore(api, "S", snapshot)
-        assert "made by nats-server" in error_text(answer["error"], 10062)
+        assert "a frame does not verify" in error_text(answer["error"], 10062)
+        await api.fails("STREAM.INFO.S", 10059)
 
     @natsd_only
     async def test_what_is_over_the_limit_is_refused_as_it_comes(

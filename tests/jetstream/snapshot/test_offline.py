@@ -107,7 +107,7 @@ def test_refusals_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["snapshot", str(directory), str(tmp_path / "none" / "x")], "No such file"),
         (["restore", str(snapshot), str(root)], "exists"),
         (["restore", str(cut), str(other)], "the snapshot"),
-        (["restore", str(foreign), str(other)], "made by nats-server"),
+        (["restore", str(foreign), str(other)], "the snapshot"),
         (["restore", str(tmp_path / "none"), str(other)], "No such file"),
     ):
         assert main(["store", *arguments]) == 1

@@ -53,9 +53,11 @@ async def take(jetstream: JetStream, **options: Any) -> tuple[Json, bytes]:
     return response, b"".join(parts)
 
 
-async def restore(jetstream: JetStream, response: Json, data: bytes, size: int = 50_000) -> Json:
+async def restore(
+    jetstream: JetStream, response: Json, data: bytes, size: int = 50_000, *, stream: str = "S"
+) -> Json:
     body = {"config": response["config"], "state": response["state"]}
-    subject = (await request(jetstream, "STREAM.RESTORE.S", body))["deliver_subject"]
+    subject = (await request(jetstream, f"STREAM.RESTORE.{stream}", body))["deliver_subject"]
     for at in range(0, len(data), size):
         ((_, answer),) = await ask(jetstream, subject, data[at : at + size])
         if answer:
