@@ -41,6 +41,8 @@ from natsd.store.errors import DamagedEncoding, ForeignSnapshot
 CHUNK_BYTES: Final = 512 << 10
 WINDOW_BYTES: Final = 8 << 20
 SILENCE_S: Final = 30.0
+BUILT_PER_S: Final = 8 << 20
+"""Bytes of a stream that a server builds in a second at least, once all of a snapshot has come."""
 """Seconds without a chunk, or without an answer to one, after which the server is given up."""
 CHOICE_HEADER: Final = b"NATS/1.0\r\nNatsd-Choose-Blocks: 1\r\n\r\n"
 COMPLETE: Final = 204
@@ -224,7 +226,7 @@ class ServerStreams:
                 self._send(stream, subject, part[at : at + chunk_bytes])
             done += len(part)
             progress(done, max(size, done))
-        info = self._send(stream, subject, b"")
+        info = self._send(stream, subject, b"", SILENCE_S + done / BUILT_PER_S)
         found = info.get("state") or {}
         return Restored(
             int(found.get("messages", 0)),
@@ -244,10 +246,12 @@ class ServerStreams:
             raise StreamFailed("the stream exists; --overwrite replaces it")
         self._request(account, f"STREAM.DELETE.{stream}", {})
 
-    def _send(self, stream: str, subject: str, chunk: bytes) -> dict[str, Any]:
+    def _send(
+        self, stream: str, subject: str, chunk: bytes, timeout_s: float = SILENCE_S
+    ) -> dict[str, Any]:
         """Send a chunk of a restore and return the answer, which is empty before the end."""
         try:
-            answer = self._client.request(subject, chunk, timeout_s=SILENCE_S)
+            answer = self._client.request(subject, chunk, timeout_s=timeout_s)
             return decode_answer(answer.data, f"STREAM.RESTORE.{stream}") if answer.data else {}
         except (JetStreamApiError, NoResponders) as error:
             raise StreamFailed(f"the server ended the restore: {error}") from None
