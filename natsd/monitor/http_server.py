@@ -83,11 +83,13 @@ class Monitor:
 
         from natsd.monitor.connections import HttpConnections
         from natsd.monitor.endpoints import Endpoints
+        from natsd.monitor.http_log import HTTP_LOGGER
 
         endpoints = Endpoints(self._server, self.port, Clock())
         self._runner = web.AppRunner(
             endpoints.application(),
             access_log=None,
+            logger=HTTP_LOGGER,
             handle_signals=False,
             shutdown_timeout=SHUTDOWN_S,
             lingering_time=LINGER_S,

@@ -122,6 +122,27 @@ async def test_garbage_is_answered_cleanly_or_closed(server: Server, name: str) 
     assert b"Traceback" not in answer
 
 
+@pytest.mark.parametrize("name", ["null bytes", "a giant header", "two lengths", "a chunk of text"])
+async def test_garbage_leaves_no_line_in_the_log(
+    server: Server, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stranger could otherwise fill the disk with the tracebacks of aiohttp."""
+    await exchange(server, GARBAGE[name])
+    assert caplog.record_tuples == []
+
+
+async def test_an_error_of_ours_is_logged_with_its_traceback(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("natsd.monitor.endpoints.pieces", None)
+    assert b"500 Internal Server Error" in await exchange(
+        server, CLOSING.replace(b"healthz", b"varz")
+    )
+    [record] = caplog.records
+    assert record.name.startswith("natsd.")
+    assert record.exc_info
+
+
 @pytest.mark.parametrize("path", PATHS)
 async def test_paths_lead_nowhere_else(server: Server, path: str) -> None:
     head = f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

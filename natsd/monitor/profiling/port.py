@@ -52,12 +52,14 @@ class ProfilingPort:
             from aiohttp import web
 
             from natsd.monitor.connections import HttpConnections
+            from natsd.monitor.http_log import HTTP_LOGGER
             from natsd.monitor.profiling.endpoints import ProfileEndpoints
 
             endpoints = ProfileEndpoints()
             self._runner = web.AppRunner(
                 endpoints.application(),
                 access_log=None,
+                logger=HTTP_LOGGER,
                 handle_signals=False,
                 handler_cancellation=True,  # a profile that nobody waits for is given up
                 shutdown_timeout=SHUTDOWN_S,
