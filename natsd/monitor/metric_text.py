@@ -34,9 +34,13 @@ def label_text(**labels: str) -> str:
 
 
 def escaped(value: str) -> str:
-    """Return a label's value as it stands between quotes."""
+    """Return a label's value as it stands between quotes.
+
+    A null character becomes U+FFFD: Prometheus would refuse the whole answer because of it.
+    """
     if value.isalnum():
         return value
+    value = value.replace("\0", "\ufffd")
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
