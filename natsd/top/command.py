@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
             raise TopError("this is no terminal; --once or --json prints for scripts")
         first = source.summary()
     except TopError as error:
-        print(f"natsd top: {error}", file=sys.stderr)
+        print(f"natsd top: {plain(str(error))}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, EOFError):  # the second: no password was given
         return 130

@@ -189,14 +189,14 @@ def headline(summary: Row) -> str:
     server = summary["server"]
     version = f"natsd {server['version']}" if server["version"] else "nats-server"
     parts = [
-        plain(server["name"]),
+        server["name"],
         f"{version} (NATS {server['nats_version']})"
         if server["version"]
         else version + f" {server['nats_version']}",
         f"{server['host']}:{server['port']}",
         f"up {span(server['uptime_s'])}",
     ]
-    return " · ".join(parts)
+    return plain(" · ".join(parts))
 
 
 def figures(summary: Row) -> list[tuple[str, str]]:

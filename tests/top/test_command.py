@@ -22,6 +22,7 @@ from nats.js.api import ConsumerConfig
 from natsd import Server
 from natsd.testing.certificates import Authority
 from natsd.top import command, main
+from natsd.top.views import headline
 from tests.waiting import eventually_within
 
 LOGIN = "Basic " + base64.b64encode(b"ann:s3cr3t").decode()
@@ -116,6 +117,21 @@ async def answering(answer: Any, context: ssl.SSLContext | None = None) -> Async
         yield f"127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+async def test_what_a_hostile_server_says_reaches_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/9\x1b[31m 200 OK\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        assert await top(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", "--once") == 1
+    assert "\x1b" not in capsys.readouterr().err
+    facts = {"name": "shop", "version": "1\x1b[31m", "nats_version": "2\x07", "host": "\x9b1m"}
+    line = headline({"server": {**facts, "port": 4222, "uptime_s": 7}})
+    assert line == "shop · natsd 1\ufffd[31m (NATS 2\ufffd) · \ufffd1m:4222 · up 7s"
 
 
 async def test_a_login_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
