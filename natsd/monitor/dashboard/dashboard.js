@@ -25,7 +25,9 @@ let isPaused = false;
 let timer = 0;
 
 async function ask() {
-  const answer = await fetch(`./summaryz?after=${history.last}`, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+  const url = new URL(`./summaryz?after=${history.last}`, document.baseURI);
+  url.username = url.password = ""; // fetch refuses the login of a page's URL; the browser sends it all the same
+  const answer = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
   if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
   return answer.json();
 }

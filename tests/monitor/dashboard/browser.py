@@ -43,11 +43,17 @@ async def browsing() -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def looking(
-    browser: Browser, url: str, *, width: int = 1600, scheme: Any = "light"
+    browser: Browser, url: str, *, width: int = 1600, scheme: Any = "light", login: Any = None
 ) -> AsyncIterator[tuple[Page, list[str]]]:
-    """Yield a page with that URL, and the list of its errors; return when it shows live data."""
+    """Yield a page with that URL, and the list of its errors; return when it shows live data.
+
+    `login` has `username` and `password`, as a user types them.
+    """
     context = await browser.new_context(
-        viewport={"width": width, "height": 1000}, color_scheme=scheme, reduced_motion="reduce"
+        viewport={"width": width, "height": 1000},
+        color_scheme=scheme,
+        reduced_motion="reduce",
+        http_credentials=login,
     )
     context.set_default_timeout(DEADLINE_MS)
     page = await context.new_page()

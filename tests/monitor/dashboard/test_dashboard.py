@@ -167,6 +167,23 @@ async def test_hostile_names_are_only_text(tmp_path: Path, browser: Browser) -> 
         wire.close()
 
 
+@pytest.mark.parametrize("place", ["dialog", "URL"])
+async def test_it_works_with_a_password(tmp_path: Path, browser: Browser, place: str) -> None:
+    """The browser asks for it once, or takes it from the URL, and sends it with all requests."""
+    password = {"http_user": "ann", "http_password": "s3cr3t"}
+    async with serving(tmp_path, http_base_path="/nats", **password) as server:
+        at = f"127.0.0.1:{server.http_port}/nats"
+        if place == "dialog":
+            login, where = {"username": "ann", "password": "s3cr3t"}, f"http://{at}"
+        else:
+            login, where = None, f"http://ann:s3cr3t@{at}"
+        async with looking(browser, where, login=login) as (page, errors):
+            await row(page, "accounts", "$G")
+            await expect(page.locator("#state")).to_have_text("Live")
+            assert "s3cr3t" not in await page.content()
+            assert errors == []
+
+
 async def test_a_lost_connection_is_shown_and_a_restart_noticed(
     tmp_path: Path, browser: Browser
 ) -> None:
