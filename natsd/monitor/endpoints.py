@@ -92,7 +92,7 @@ class Endpoints:
             "/debug/vars": ("/expvarz", self._expvarz),
         }
         application = web.Application()  # without middlewares, see _served
-        application.on_response_prepare.append(_keep_versions_quiet)
+        application.on_response_prepare.append(_complete_headers)
         application.on_cleanup.append(self._end)
         application.cleanup_ctx.append(self._keep_history)
         for path, (counted_as, handler) in routes.items():
@@ -236,6 +236,7 @@ class Endpoints:
         )
 
 
-async def _keep_versions_quiet(request: web.Request, response: web.StreamResponse) -> None:
-    """Remove the `Server` header: clients need not know the HTTP library and its version."""
+async def _complete_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Let browsers take no answer for another type than it has, and tell no versions."""
+    response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers.popall("Server", None)

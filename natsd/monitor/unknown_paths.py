@@ -32,8 +32,7 @@ def unknown_path(request: web.Request) -> web.Response:
             status=307,
             headers={"Location": where},
         )
-    headers = {"X-Content-Type-Options": "nosniff"}
-    return web.Response(text="404 page not found\n", status=404, headers=headers)
+    return web.Response(text="404 page not found\n", status=404)
 
 
 def _clean(path: str) -> str:

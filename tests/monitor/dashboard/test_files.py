@@ -22,6 +22,26 @@ async def test_files_have_their_types_and_a_strict_policy() -> None:
     assert "frame-ancestors 'none'" in policy
 
 
+async def test_no_answer_is_taken_for_markup_by_a_browser() -> None:
+    async with probing() as probe:
+        for path in (
+            "/varz",
+            "/metrics",
+            "/connz?limit=<script>",
+            "/healthz",
+            "/nowhere",
+            "//varz",
+        ):
+            _, _, headers = await probe.ask(path)
+            assert headers["X-Content-Type-Options"] == "nosniff", path
+
+
+async def test_the_page_links_to_all_endpoints() -> None:
+    page = dashboard_file(PAGE, "").decode()
+    for path in ("varz", "connz", "jsz", "metrics", "debug/vars"):
+        assert f'href="./{path}"' in page
+
+
 async def test_only_these_files_are_served() -> None:
     async with probing() as probe:
         for path in ("/__init__.py", "/../varz.py", "/%2e%2e/varz.py", "/dashboard.js/", "/x.css"):
