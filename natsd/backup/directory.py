@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +35,7 @@ from natsd.backup.pieces import (
     PieceKey,
     Pieces,
     StoredPiece,
+    read_file,
     sync_directory,
     write_synced,
 )
@@ -47,6 +49,7 @@ BACKUPS: Final = "backups"
 PIECES: Final = "pieces"
 JOURNAL: Final = "unfinished"
 SALT_BYTES: Final = 32
+_ID: Final = re.compile(r"\d{8}T\d{6}\.\d{6}Z\+*")
 
 
 class _Marker(msgspec.Struct, frozen=True):
@@ -88,7 +91,7 @@ class BackupDirectory:
     def open(cls, path: Path, secret: bytes | None) -> BackupDirectory:
         """Open a directory of backups. Raises BackupError or OSError."""
         try:
-            data = (path / MARKER).read_bytes()
+            data = read_file(path / MARKER)
         except (FileNotFoundError, NotADirectoryError):
             raise BackupError(f"{path} is not a directory of backups") from None
         try:
@@ -117,17 +120,17 @@ class BackupDirectory:
     # Backups
 
     def ids(self) -> list[str]:
-        """Return the ids of all backups, the oldest first."""
+        """Return the ids of all backups, the oldest first; other files do not count."""
         directory = self.path / BACKUPS
         if not directory.is_dir():
             return []
-        return sorted(name for name in os.listdir(directory) if not name.endswith(UNFINISHED))
+        return sorted(name for name in os.listdir(directory) if _ID.fullmatch(name))
 
     def read(self, backup_id: str) -> Manifest:
         """Return a manifest. Raises DamagedPiece or OSError."""
         path = self.path / BACKUPS / backup_id
         try:
-            body = self._key.unpack(path.read_bytes(), backup_id)
+            body = self._key.unpack(read_file(path), backup_id)
         except FileNotFoundError:
             raise DamagedPiece(f"{self.path} has no backup {backup_id}") from None
         except DamagedPiece as error:
@@ -196,7 +199,7 @@ class BackupDirectory:
         """Return the blocks that an unfinished backup has stored, by their keys. Raises OSError."""
         found: dict[bytes, Entry] = {}
         with contextlib.suppress(FileNotFoundError):
-            for line in (self.path / JOURNAL).read_bytes().split(b"\n"):
+            for line in read_file(self.path / JOURNAL).split(b"\n"):
                 with contextlib.suppress(msgspec.MsgspecError):  # the last line may be cut
                     entry = msgspec.json.decode(line, type=Entry)
                     if self.pieces.has(StoredPiece(entry.body.piece, entry.body.stored)):

@@ -9,6 +9,8 @@ Promise
 - A piece is written beside its place, synced, and renamed: a piece that has its name is whole and
   on disk, once its directory is synced (`sync`).
 - A piece that is read is verified: frames, entry and name. DamagedPiece names its file.
+- A directory may come from anybody: a name of a piece is no path, a pipe or a device is not read,
+  and no more is unpacked than one entry.
 - Of an encrypted piece the name is a keyed hash, so it tells nothing about the content. The keys
   are derived from the content of the key file and the salt of the directory.
 
@@ -19,6 +21,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
@@ -27,7 +31,8 @@ from typing import Final, NamedTuple
 from cryptography.exceptions import InvalidTag
 
 from natsd.backup.errors import DamagedPiece
-from natsd.store.backup.snapshot_file import SnapshotReader, SnapshotWriter
+from natsd.core.quoting import quoted
+from natsd.store.backup.snapshot_file import ENTRY_BYTES_MAX, SnapshotReader, SnapshotWriter
 from natsd.store.crypto.keys import Cipher, derive, make_aead
 from natsd.store.errors import DamagedEncoding, ForeignSnapshot
 
@@ -39,6 +44,11 @@ DIRECTORY_MODE: Final = 0o700
 MAGIC: Final = b"NATSDPCE"
 VERSION: Final = 1
 NONCE_BYTES: Final = 12
+FILE_BYTES_MAX: Final = ENTRY_BYTES_MAX + (1 << 20)
+"""Size of the largest file: an entry that cannot be compressed, with its frames."""
+UNPACKED_AT_ONCE: Final = 1 << 20
+"""Bytes of a file that are unpacked before its entries are counted."""
+_NAME: Final = re.compile(f"[0-9a-f]{{{2 * NAME_BYTES}}}")
 _HEAD: Final = Struct(f"<8sH{NONCE_BYTES}s")
 _NAME_INFO: Final = b"natsd backup name"
 _PIECE_INFO: Final = b"natsd backup piece"
@@ -81,15 +91,7 @@ class PieceKey:
                 raise DamagedPiece("it is damaged, or the key is wrong") from None
         elif data[: len(MAGIC)] == MAGIC:
             raise DamagedPiece("it is encrypted: a key file is needed")
-        reader = SnapshotReader()
-        try:
-            entries = reader.feed(data)
-            reader.finish()
-        except (DamagedEncoding, ForeignSnapshot) as error:
-            raise DamagedPiece(f"it is damaged: {error}") from None
-        if [entry for entry, _ in entries] != [ENTRY]:
-            raise DamagedPiece("it holds something else than a piece")
-        return entries[0][1]
+        return _unpack_entry(data)
 
 
 class StoredPiece(NamedTuple):
@@ -109,7 +111,9 @@ class Pieces:
         self._touched: set[Path] = set()  # directories with new names
 
     def path(self, name: str) -> Path:
-        """Return the path of a piece's file."""
+        """Return the path of a piece's file. Raises DamagedPiece if no piece has such a name."""
+        if not _NAME.fullmatch(name):
+            raise DamagedPiece(f"{quoted(name)} is no name of a piece")
         return self.directory / name[:2] / name
 
     def put(self, body: bytes) -> StoredPiece:
@@ -128,14 +132,17 @@ class Pieces:
         """Return whether the piece's file is there with its size."""
         try:
             return self.path(piece.name).stat().st_size == piece.stored
-        except OSError:
+        except (OSError, DamagedPiece):
             return False
 
     def get(self, name: str) -> bytes:
         """Return the verified content of a piece. Raises DamagedPiece or OSError."""
+        return self._get(name, drops_cache=False)
+
+    def _get(self, name: str, *, drops_cache: bool) -> bytes:
         path = self.path(name)
         try:
-            data = path.read_bytes()
+            data = read_file(path, drops_cache=drops_cache)
         except FileNotFoundError:
             raise DamagedPiece(f"{path} is missing") from None
         try:
@@ -148,16 +155,7 @@ class Pieces:
 
     def get_from_disk(self, name: str) -> bytes:
         """Return the verified content as `get` does, but not from the page cache if possible."""
-        try:
-            descriptor = os.open(self.path(name), os.O_RDONLY)
-        except FileNotFoundError:
-            return self.get(name)  # which says so
-        try:
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
-        return self.get(name)
+        return self._get(name, drops_cache=True)
 
     def sync(self) -> None:
         """Sync the names of all pieces that were put. Raises OSError."""
@@ -180,6 +178,37 @@ class Pieces:
 
     def _files(self) -> Iterator[Path]:
         yield from (path for path in self.directory.glob("[0-9a-f][0-9a-f]/*") if path.is_file())
+
+
+def _unpack_entry(data: bytes) -> bytes:
+    """Return the content of a plain piece. Raises DamagedPiece with the reason."""
+    reader = SnapshotReader()
+    entries: list[tuple[str, bytes]] = []
+    try:
+        for start in range(0, len(data), UNPACKED_AT_ONCE):
+            entries += reader.feed(data[start : start + UNPACKED_AT_ONCE])
+            if any(name != ENTRY for name, _ in entries) or len(entries) > 1:
+                raise DamagedPiece("it holds something else than a piece")
+        reader.finish()
+    except (DamagedEncoding, ForeignSnapshot) as error:
+        raise DamagedPiece(f"it is damaged: {error}") from None
+    if not entries:
+        raise DamagedPiece("it holds no piece")
+    return entries[0][1]
+
+
+def read_file(path: Path, *, drops_cache: bool = False) -> bytes:
+    """Return the content of a regular file. Raises DamagedPiece or OSError.
+
+    With `drops_cache` it is read from the disk if possible, not from the page cache.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > FILE_BYTES_MAX:
+        raise DamagedPiece(f"{path} is no file of a backup")
+    with path.open("rb") as file:
+        if drops_cache and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return file.read()
 
 
 def write_synced(path: Path, data: bytes, sync: Callable[[int], None] = os.fsync) -> None:

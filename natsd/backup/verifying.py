@@ -7,6 +7,7 @@ Promise
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,7 +18,8 @@ from natsd.backup.errors import DamagedPiece
 from natsd.backup.manifest import Body, Entry, Kind, Manifest, StreamCopy, StreamRecord
 from natsd.backup.pieces import StoredPiece
 from natsd.backup.source import Progress
-from natsd.jetstream.snapshot.contents import STATE, decode_state
+from natsd.jetstream.names import is_valid_asset_name
+from natsd.jetstream.snapshot.contents import META, STATE, decode_state
 from natsd.jetstream.stream.files import MESSAGES
 from natsd.store.backup.snapshots import open_image
 from natsd.store.errors import DamagedEncoding
@@ -77,6 +79,10 @@ class Verification:
         """Check a record against its pieces and totals. Raises DamagedPiece, DamagedEncoding."""
         if record.kind is not copy.kind:
             raise DamagedPiece("the record is of another kind than the manifest says")
+        if not is_valid_asset_name(copy.stream):
+            raise DamagedPiece("no stream can have this name")
+        if _stream_of(record.config) != copy.stream:
+            raise DamagedPiece("the record is of another stream than the manifest says")
         counted: dict[str, tuple[int, int]] = {}
         last_sequence = copy.last_sequence
         for entry in record.entries:
@@ -95,6 +101,9 @@ class Verification:
                     raise DamagedPiece(f"{entry.name} does not fit the messages")
                 if store == MESSAGES:
                     last_sequence = state.last_sequence
+            elif entry.name == META:
+                if _config_in(self._read(entry.body)) != json.loads(record.config):
+                    raise DamagedPiece(f"{entry.name} has another configuration than the record")
             else:
                 self._read(entry.body)
         consumers = sum(is_consumer(each.name) for each in record.entries)
@@ -129,6 +138,22 @@ class Verification:
         content = self._directory.pieces.get_from_disk(body.piece)
         self.result.read_bytes += len(content)
         return content
+
+
+def _stream_of(config: bytes) -> object:
+    """Return the name in a stream's configuration; None: there is none."""
+    try:
+        return json.loads(config)["name"]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _config_in(asset: bytes) -> object:
+    """Return the configuration in the entry that describes a stream; None: there is none."""
+    try:
+        return json.loads(asset)["config"]
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def pieces_of(directory: BackupDirectory, manifest: Manifest) -> set[str]:

@@ -25,6 +25,8 @@ from natsd.backup.pruning import prune
 from natsd.backup.source import Progress, Source
 from natsd.backup.verifying import Verification, Verified
 from natsd.cli.connection import add_connection, options_of
+from natsd.jetstream.names import is_valid_asset_name
+from natsd.server.log import on_one_line
 from natsd.store.crypto.keys import OperatorKeys
 
 if TYPE_CHECKING:
@@ -216,8 +218,8 @@ def _report_backup(taken: "Taken", verified: Verified | None, *, as_json: bool) 
         print(json.dumps(shown, indent=2))
     else:
         for line in shown["problems"]:
-            print(line)
-        print(
+            _tell(line)
+        _tell(
             f"{manifest.id}: {shown['streams']} streams of {shown['accounts']} accounts,"
             f" {shown['messages']} messages, {shown['consumers']} consumers;"
             f" {taken.sent_bytes} bytes received, {taken.written_bytes} written"
@@ -237,7 +239,7 @@ def _list(given: argparse.Namespace) -> int:
         return 0
     for manifest in manifests:
         found = _summary(manifest)
-        print(
+        _tell(
             f"{manifest.id}: {found['streams']} streams of {found['accounts']} accounts,"
             f" {found['messages']} messages, {found['bytes']} bytes, from {manifest.source}"
         )
@@ -260,7 +262,7 @@ def _verify(given: argparse.Namespace) -> int:
         print(json.dumps({"backups": ids, "read_bytes": result.read_bytes, "damage": damage}))
     else:
         for line in damage:
-            print(line)
+            _tell(line)
         verdict = f"{len(damage)} damaged" if damage else "no damage"
         print(f"{len(ids)} backups, {result.read_bytes} bytes read: {verdict}")
     return INCOMPLETE if damage else 0
@@ -295,6 +297,8 @@ def _restore(given: argparse.Namespace) -> int:
         if len(copies) > 1:
             raise BackupError("--as is for one stream: choose it by --account and --stream")
         account, _, stream = given.renamed.rpartition("/")
+        if not is_valid_asset_name(stream):
+            raise BackupError(f"--as {given.renamed}: no stream can have this name")
         target = Target(account or None, stream)
     with contextlib.closing(_open(given, is_target=True)) as place, _progress() as for_stream:
         _check_accounts(copies, target, given)
@@ -305,7 +309,7 @@ def _restore(given: argparse.Namespace) -> int:
         print(json.dumps(shown | {"problems": report.problems, "notes": report.notes}, indent=2))
     else:
         for line in report.problems + report.notes:
-            print(line)
+            _tell(line)
         messages = sum(each.msgs for each in report.restored)
         print(f"{manifest.id}: {len(report.restored)} streams, {messages} messages restored")
     return INCOMPLETE if report.problems else 0
@@ -367,13 +371,14 @@ def _progress() -> Iterator[Callable[[str], Progress]]:
         yield lambda _title: lambda _done, _total: None
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress as Bars
 
     with Bars(console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("")
 
         def for_stream(title: str) -> Progress:
-            bars.reset(task, description=title)
+            bars.reset(task, description=escape(on_one_line(title)))
             return lambda done, total: bars.update(task, completed=done, total=total)
 
         yield for_stream
@@ -384,6 +389,11 @@ def _key(path: Path | None) -> bytes | None:
     return None if path is None else path.read_bytes().rstrip(b"\r\n")
 
 
+def _tell(line: str) -> None:
+    """Print a line; names and reasons in it are from servers and backups, and may be hostile."""
+    print(on_one_line(line))
+
+
 def _refuse(reason: str) -> int:
-    print(f"natsd: {reason}", file=sys.stderr)
+    print(f"natsd: {on_one_line(reason)}", file=sys.stderr)
     return REFUSED
