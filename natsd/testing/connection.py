@@ -32,16 +32,19 @@ class Connection:
     age_s: float
 
     def __str__(self) -> str:
+        from natsd.server.log import on_one_line
+
         library = " ".join(filter(None, (self.lang, self.version))) or "unknown client"
         text = f"cid {self.cid}, {self.name or 'without a name'}, {library}, {self.ip}:{self.port}"
         if self.user:
             text += f", user {self.user} of account {self.account}"
         text += f", open for {self.age_s:.2f} s"
         if not self.subscriptions:
-            return f"{text}, no subscriptions"
+            return on_one_line(f"{text}, no subscriptions")
         shown = ", ".join(self.subscriptions[:SUBJECTS_SHOWN])
         more = len(self.subscriptions) - SUBJECTS_SHOWN
-        return f"{text}, subscribed to {shown}" + (f" and {more} more" if more > 0 else "")
+        text += f", subscribed to {shown}" + (f" and {more} more" if more > 0 else "")
+        return on_one_line(text)
 
 
 def connections_of(server: "Server") -> list[Connection]:

@@ -5,7 +5,7 @@ fixture's own, and those of the markers `natsd` of module, class and test.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, Protocol
 
 import pytest
@@ -42,25 +42,23 @@ def fixture(*, scope: Scope = "function", name: str | None = None, **options: An
 @contextmanager
 def running(request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
     """Give what starts servers; they end with the block, and then fail the test if they must."""
-    servers: list[NatsServer] = []
+    failures: list[str] = []
     defaults = {
         "parent": request.getfixturevalue("tmp_path_factory").getbasetemp(),
         **configured_options(request.config),
     }
     reports = reports_of(request.config)
 
-    def start(**options: Any) -> NatsServer:
-        server = NatsServer(**{**defaults, **options}).__enter__()
-        servers.append(server)
-        reports.add(server)
-        return server
+    with ExitStack() as servers:  # which ends all of them, even if the end of one raises an error
 
-    try:
+        def start(**options: Any) -> NatsServer:
+            server = NatsServer(**{**defaults, **options}).__enter__()
+            servers.callback(lambda: failures.extend(_failures(server)))
+            servers.callback(reports.remove, server)
+            reports.add(server)
+            return server
+
         yield start
-    finally:
-        failures = [text for server in reversed(servers) for text in _failures(server)]
-        for server in servers:
-            reports.remove(server)
     if failures:
         pytest.fail("\n".join(failures), pytrace=False)
 

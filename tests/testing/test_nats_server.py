@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import socket
 import ssl
 import urllib.request
@@ -16,6 +17,7 @@ import pytest
 from natsd import testing
 from natsd.config import OptionsError
 from natsd.server.reload import ReloadError
+from natsd.testing.fixtures import running
 
 HOSTS = pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
 
@@ -278,6 +280,29 @@ async def test_a_connection_left_open_is_an_error(process: bool) -> None:
     assert "and 2 more" in told
     assert "check_leaks=False" in told
     await client.close()
+
+
+async def test_the_error_is_one_line_for_each_connection_whatever_its_name() -> None:
+    server = await testing.server().__aenter__()
+    client = await nats.connect(server.client_url, name="a\nb\x1b[31m", allow_reconnect=False)
+    with pytest.raises(testing.LeakedConnections, match=r"cid \d+, a\\nb\\x1b\[31m, python3"):
+        await server.__aexit__(None, None, None)
+    await client.close()
+
+
+def test_every_server_of_a_test_ends_even_if_the_end_of_one_fails(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**_: object) -> None:
+        raise TimeoutError("the client does not close")
+
+    servers: list[testing.NatsServer] = []
+    with pytest.raises(TimeoutError), running(request) as start:
+        servers += [start(), start(), start()]
+        monkeypatch.setattr(servers[1], "_end", fail)
+    assert [server.is_running for server in servers] == [False, True, False]
+    servers[1].stop()
+    shutil.rmtree(servers[1].directory)
 
 
 async def test_a_leak_may_be_allowed() -> None:
