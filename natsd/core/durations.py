@@ -74,10 +74,12 @@ def format_duration_ns(duration_ns: int) -> str:
     if duration_ns == 0:
         return "0s"
     if duration_ns < 1_000_000_000:
-        unit = "ns" if duration_ns < 1_000 else "µs" if duration_ns < 1_000_000 else "ms"
-        return _decimal(duration_ns, _UNIT_NS[unit]) + unit
+        if duration_ns < 1_000:
+            return f"{duration_ns}ns"
+        is_short = duration_ns < 1_000_000
+        return _decimal(duration_ns, 3) + "µs" if is_short else _decimal(duration_ns, 6) + "ms"
     minutes, rest_ns = divmod(duration_ns, 60_000_000_000)
-    text = _decimal(rest_ns, 1_000_000_000) + "s"
+    text = _decimal(rest_ns, 9) + "s"
     if minutes:
         hours, minutes = divmod(minutes, 60)
         text = f"{minutes}m{text}"
@@ -86,10 +88,7 @@ def format_duration_ns(duration_ns: int) -> str:
     return text
 
 
-def _decimal(amount: int, unit: int) -> str:
-    """Return amount / unit as an exact decimal number, without trailing zeros."""
-    whole, rest = divmod(amount, unit)
-    if not rest:
-        return str(whole)
-    digits = len(str(unit)) - 1
-    return f"{whole}.{rest:0{digits}}".rstrip("0")
+def _decimal(amount: int, digits: int) -> str:
+    """Return amount / 10**digits as an exact decimal number, without trailing zeros."""
+    whole, rest = divmod(amount, 10**digits)
+    return f"{whole}.{rest:0{digits}}".rstrip("0") if rest else str(whole)

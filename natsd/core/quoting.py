@@ -3,10 +3,8 @@
 import json
 from typing import Final
 
-_HTML_SENSITIVE: Final = (
-    (b"<", b"\\u003c"),
-    (b">", b"\\u003e"),
-    (b"&", b"\\u0026"),
+_HTML_SENSITIVE: Final = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
+_LINE_SEPARATORS: Final = (
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
 )
@@ -26,5 +24,8 @@ def html_safe(text: bytes) -> bytes:
     """
     for character, escape in _HTML_SENSITIVE:
         if character in text:
+            text = text.replace(character, escape)
+    if not text.isascii():
+        for character, escape in _LINE_SEPARATORS:
             text = text.replace(character, escape)
     return text

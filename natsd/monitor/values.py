@@ -1,6 +1,7 @@
 """Values as nats-server writes them in its answers: times, uptimes, round trips, floats."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from natsd.core.durations import format_duration_ns
@@ -8,6 +9,8 @@ from natsd.core.wall_time import SECOND_NS
 from natsd.core.wall_time import timestamp as timestamp
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+UPTIMES_KEPT_MAX: Final = 4096
+"""Spans in seconds whose text is kept: very many connections are idle for the same time."""
 
 
 def datetime_ns(moment: datetime) -> int:
@@ -18,7 +21,12 @@ def datetime_ns(moment: datetime) -> int:
 
 def uptime(span_ns: int) -> str:
     """Return a span such as `1y2d3h4m5s`, beginning with the largest unit that is not 0."""
-    minutes, seconds = divmod(max(span_ns, 0) // SECOND_NS, 60)
+    return _uptime(max(span_ns, 0) // SECOND_NS)
+
+
+@lru_cache(UPTIMES_KEPT_MAX)
+def _uptime(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
     if not minutes:
         return f"{seconds}s"
     hours, minutes = divmod(minutes, 60)
