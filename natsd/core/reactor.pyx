@@ -342,6 +342,23 @@ cdef class Reactor:
                 break
             self.begin()
 
+    def serve_waiting(self) -> bool:
+        """Serve the sockets that are ready, if any are; return whether there were any.
+
+        For long work in the loop's thread: a look takes a tenth of a round of the loop.
+        """
+        if self.poll_fd < 0 or self.in_batch:
+            return False
+        if self.ready_next == self.ready_count:
+            self.ready_next = 0
+            self.ready_count = max(0, poller_ready(self.poll_fd, events_of(self), POLLER_BATCH))
+            if self.ready_count == 0:
+                return False
+        self.begin()
+        self.serve_ready(self.now_ns + TURN_NS)
+        self.finish()
+        return True
+
     cdef int serve_ready(self, int64_t end_ns) except -1:
         """Serve ready sockets until none is ready, `end_ns` is over, or too many tasks wait."""
         cdef poller_event* ready = events_of(self)

@@ -32,7 +32,7 @@ class Answers:
     def __init__(self, server: ObservedServer, clock: Clock, http_port: int) -> None:
         self.server = server
         self.clock = clock
-        self.turns = Turns()
+        self.turns = Turns(server.reactor.serve_waiting)
         self._http_port = http_port
         self._looking = asyncio.Lock()
         self._configs = ConfigTexts()
@@ -90,10 +90,9 @@ class Answers:
         return accstatz(self.server, self.clock, accounts)
 
     async def jsz(self, query: Query) -> Fields:
-        """Return the state of JetStream; only one such answer is made at a time."""
+        """Return the state of JetStream."""
         options = JszOptions.of(query)
-        async with self._looking:
-            return await jsz(self.server, options, self.clock, self._configs)
+        return await jsz(self.server, options, self.clock, self.turns, self._configs)
 
     async def account_jsz(self, query: Query) -> Fields:
         """Return the state of one account's JetStream."""
@@ -104,9 +103,8 @@ class Answers:
             is_there = options.account in self.server.accounts
             why = "not jetstream enabled" if is_there else "not found"
             raise BadParameter(f'account "{options.account}" {why}')
-        async with self._looking:
-            account = engine.accounts[options.account]
-            return await account_detail(account, options, self.server, self._configs)
+        account = engine.accounts[options.account]
+        return account_detail(account, options, self.server, self._configs)
 
     def health(self, query: Query) -> tuple[int, Fields]:
         """Return the HTTP status code and the problems, as `/healthz` shows them."""

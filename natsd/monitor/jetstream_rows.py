@@ -1,52 +1,29 @@
-"""The rows of `/jsz` for streams and consumers, as msgspec encodes them.
+"""Parts of the rows of `/jsz`, as msgspec encodes them: states of streams, and configurations.
 
-A row has the fields of nats-server's `StreamState` or `ConsumerInfo` in their order; those with
-their default are left out. They are copied from the infos of JetStream's API, whose models take
-fifty times as long to write. Configurations change rarely: their text is kept.
+The models of JetStream's API take fifty times as long to write. Configurations change rarely: their
+text is kept.
 """
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from natsd.jetstream.models.base import Model
-from natsd.jetstream.models.consumer import ConsumerInfo, SequenceInfo
-from natsd.jetstream.models.stream import StreamState
+from natsd.jetstream.models.base import Model, Written
+from natsd.jetstream.models.go_json import encoded
 from natsd.jetstream.models.times import format_time
+
+if TYPE_CHECKING:
+    from natsd.jetstream.stream.stream import Stream
+    from natsd.store.store import StoreState
 
 CONFIGS_KEPT_MAX: Final = 32_768
 
 
-class SequenceRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
-    """A position of a consumer."""
+class StateRow(Written, kw_only=True):
+    """The state of a stream, without the list of deleted messages, as nats-server's `StreamState`.
 
-    consumer_seq: int
-    stream_seq: int
-    last_active: str = ""
-
-
-class ConsumerRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
-    """A consumer."""
-
-    stream_name: str
-    name: str
-    created: str
-    config: msgspec.Raw | None = None
-    delivered: SequenceRow
-    ack_floor: SequenceRow
-    num_ack_pending: int
-    num_redelivered: int
-    num_waiting: int
-    num_pending: int
-    push_bound: bool = False
-    paused: bool = False
-    pause_remaining: int = 0
-    ts: str
-    priority_groups: list[dict[str, Any]] = []
-
-
-class StateRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
-    """The state of a stream."""
+    Fields with their default are left out.
+    """
 
     messages: int
     bytes: int
@@ -60,49 +37,29 @@ class StateRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     consumer_count: int
 
 
-def consumer_row(info: ConsumerInfo, config: msgspec.Raw | None) -> ConsumerRow:
-    """Return the row of a consumer, with this text of its configuration or without."""
-    return ConsumerRow(
-        stream_name=info.stream_name,
-        name=info.name,
-        created=format_time(info.created),
-        config=config,
-        delivered=_sequence_row(info.delivered),
-        ack_floor=_sequence_row(info.ack_floor),
-        num_ack_pending=info.num_ack_pending,
-        num_redelivered=info.num_redelivered,
-        num_waiting=info.num_waiting,
-        num_pending=info.num_pending,
-        push_bound=info.push_bound,
-        paused=info.paused,
-        pause_remaining=info.pause_remaining,
-        ts=format_time(info.ts),
-        priority_groups=[each.model_dump(mode="json") for each in info.priority_groups],
-    )
+def stored(stream: "Stream") -> "StoreState":
+    """Return the durable messages of a stream in numbers."""
+    from natsd.jetstream.stream.state import visible_state
+
+    return visible_state(stream.readers.log, stream.readers.visible)
 
 
-def _sequence_row(info: SequenceInfo) -> SequenceRow:
-    active_ns = info.last_active
-    return SequenceRow(
-        consumer_seq=info.consumer_seq,
-        stream_seq=info.stream_seq,
-        last_active=format_time(active_ns) if active_ns else "",
-    )
+def state_row(stream: "Stream") -> StateRow:
+    """Return the state of a stream."""
+    from natsd.jetstream.stream.info import lost_of
 
-
-def state_row(state: StreamState) -> StateRow:
-    """Return the row of a stream's state, without the list of deleted messages."""
+    found, lost = stored(stream), lost_of(stream.damage)
     return StateRow(
-        messages=state.messages,
-        bytes=state.bytes,
-        first_seq=state.first_seq,
-        first_ts=format_time(state.first_ts),
-        last_seq=state.last_seq,
-        last_ts=format_time(state.last_ts),
-        num_subjects=state.num_subjects,
-        num_deleted=state.num_deleted,
-        lost=None if state.lost is None else state.lost.model_dump(mode="json"),
-        consumer_count=state.consumer_count,
+        messages=found.msgs,
+        bytes=found.bytes,
+        first_seq=found.first_sequence,
+        first_ts=format_time(found.first_time_ns),
+        last_seq=found.last_sequence,
+        last_ts=format_time(found.last_time_ns),
+        num_subjects=found.num_subjects,
+        num_deleted=found.num_deleted,
+        lost=None if lost is None else lost.model_dump(),
+        consumer_count=len(stream.public_consumers),
     )
 
 
@@ -118,6 +75,5 @@ class ConfigTexts:
         if known is None:
             if len(self._texts) >= CONFIGS_KEPT_MAX:
                 self._texts.clear()
-            text = msgspec.Raw(msgspec.json.encode(config.model_dump(mode="json")))
-            known = self._texts[id(config)] = (config, text)
+            known = self._texts[id(config)] = (config, encoded(config))
         return known[1]

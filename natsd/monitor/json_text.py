@@ -18,7 +18,7 @@ import msgspec.json
 from natsd.core.quoting import html_safe
 
 INDENT: Final = 2
-FLAT_AT_ONCE: Final = 32
+FLAT_AT_ONCE: Final = 4
 _CONTAINERS: Final = (dict, list, tuple, Iterator)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
@@ -59,7 +59,8 @@ def _flat(value: Any, line: bytes) -> bytes:
     try:
         text = html_safe(msgspec.json.encode(value))
     except UnicodeEncodeError:
-        text = html_safe(msgspec.json.encode(_valid(msgspec.to_builtins(value))))
+        plain = msgspec.to_builtins(value, builtin_types=(msgspec.Raw,))
+        text = html_safe(msgspec.json.encode(_valid(plain)))
     return msgspec.json.format(text, indent=INDENT).replace(b"\n", line) if line else text
 
 
@@ -73,17 +74,25 @@ def _valid(value: Any) -> Any:
 
 
 def _object(fields: dict[str, Any], line: bytes) -> Iterator[bytes]:
-    if _is_flat(fields):
-        yield _flat(fields, line)
-        return
     inner = _deeper(line)
     colon = b": " if line else b":"
     separator = b"{"
+    flat: dict[str, Any] = {}
     for name, value in fields.items():
+        if _is_flat(value):
+            flat[name] = value
+            continue
+        if flat:
+            yield separator + _flat(flat, line)[1 : -1 - len(line)]
+            separator = b","
+            flat = {}
         yield separator + inner + html_safe(msgspec.json.encode(name)) + colon
         yield from _value(value, inner)
         separator = b","
-    yield line + b"}"
+    if flat:
+        yield separator + _flat(flat, line)[1 : -1 - len(line)]
+        separator = b","
+    yield b"{}" if separator == b"{" else line + b"}"
 
 
 def _list(items: Iterator[Any], line: bytes) -> Iterator[bytes]:

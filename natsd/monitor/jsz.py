@@ -1,34 +1,35 @@
 """`/jsz`: JetStream in numbers, by account, stream and consumer.
 
 - The totals are those of all accounts, whichever account the request asks for.
-- Streams are read in slices, so that a thousand of them do not block the event loop. A change
-  between two slices may be in the answer or not.
+- Streams are counted in steps, and a row is made only when it is written: so neither many streams
+  nor many consumers block the event loop or are held in memory. A change in between may be in the
+  answer or not.
 - Parameters about replicas are read, but change little: a single server leads all its streams.
 
 Sources: nats-server's `Server.Jsz` and `JSInfo`.
 """
 
-import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from natsd.core.steps import Breaks
+from natsd.core.steps import Steps
 from natsd.jetstream.models.times import format_time
 from natsd.monitor import jetstream
 from natsd.monitor.clock import Clock
-from natsd.monitor.jetstream_rows import ConfigTexts, ConsumerRow, consumer_row, state_row
+from natsd.monitor.jetstream_rows import ConfigTexts, state_row, stored
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query
+from natsd.monitor.turns import Turns
 from natsd.monitor.values import timestamp
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
     from natsd.jetstream.jetstream import JetStream
+    from natsd.jetstream.models.consumer import ConsumerInfo
     from natsd.jetstream.stream.stream import Stream
 
 LIMIT_DEFAULT: Final = 1024
-STREAMS_PER_SLICE: Final = 16
-CONSUMERS_PER_SLICE: Final = 16
 UINT64: Final = 2**64
 
 
@@ -99,9 +100,12 @@ class Totals:
 
 
 async def jsz(
-    server: ObservedServer, options: JszOptions, clock: Clock, configs: ConfigTexts
+    server: ObservedServer, options: JszOptions, clock: Clock, turns: Turns, configs: ConfigTexts
 ) -> dict[str, Any]:
-    """Return the answer to `/jsz`; raises BadParameter for `leader-only` without JetStream."""
+    """Return the answer to `/jsz`; its rows are iterators, which make each one on demand.
+
+    Raises BadParameter for `leader-only` without JetStream.
+    """
     engine = server.jetstream
     if engine is None and options.leader_only:
         raise BadParameter("filtered response: not leader")
@@ -114,27 +118,25 @@ async def jsz(
         "config": jetstream.config(engine.options),
         "limits": jetstream.limits(engine.options),
     }
-    breaks = Breaks()
-    totals = await _count(engine, breaks)
+    totals = await turns.run(_count(engine))
     answer |= totals.fields(leaders=options.leaders)
-    details = []
-    for account in _chosen(engine, options):
-        details.append(await account_detail(account, options, server, configs))
-        await breaks.take()
-    answer |= {"account_details": details} if details else {}
+    if chosen := _chosen(engine, options):
+        answer["account_details"] = (
+            account_detail(account, options, server, configs) for account in chosen
+        )
     return answer | {"total": len(engine.accounts)}
 
 
-async def _count(engine: "JetStream", breaks: Breaks) -> Totals:
+def _count(engine: "JetStream") -> Steps[Totals]:
     totals = Totals()
     for account in list(engine.accounts.values()):
+        yield
         streams = list(account.streams.values())
         totals.streams += len(streams)
-        await breaks.take()
         for stream in streams:
-            await breaks.take()
-            state = (await stream.info()).state
-            totals.messages += state.messages
+            yield
+            state = stored(stream)
+            totals.messages += state.msgs
             totals.bytes += state.bytes
             totals.consumers += len(stream.public_consumers)
     return totals
@@ -152,7 +154,7 @@ def _chosen(engine: "JetStream", options: JszOptions) -> list["JetStreamAccount"
     return by_name[options.offset : options.offset + options.limit]
 
 
-async def account_detail(
+def account_detail(
     account: "JetStreamAccount", options: JszOptions, server: ObservedServer, configs: ConfigTexts
 ) -> dict[str, Any]:
     """Return one account's JetStream; the server leads all of its streams."""
@@ -169,49 +171,45 @@ async def account_detail(
         "ha_assets": 0,
         "api": jetstream.api(account.api, 0),
     }
-    if not options.streams:
-        return detail
-    rows = []
-    for index, name in enumerate(sorted(account.streams)):
-        if index % STREAMS_PER_SLICE == STREAMS_PER_SLICE - 1:
-            await asyncio.sleep(0)
-        if stream := account.streams.get(name):
-            rows.append(await _stream(stream, options, server.name, configs))
-    return detail | ({"stream_detail": rows} if rows else {})
+    if options.streams and account.streams:
+        names = sorted(account.streams)
+        detail["stream_detail"] = (
+            _stream(stream, options, server.name, configs)
+            for name in names
+            if (stream := account.streams.get(name)) is not None
+        )
+    return detail
 
 
-async def _stream(
+def _stream(
     stream: "Stream", options: JszOptions, leader: str, configs: ConfigTexts
 ) -> dict[str, Any]:
-    info = await stream.info()
-    row: dict[str, Any] = {"name": stream.name, "created": format_time(info.created)}
+    row: dict[str, Any] = {"name": stream.name, "created": format_time(stream.created_ns)}
     row["cluster"] = {"leader": leader}
     if options.config:
-        row["config"] = configs.text(info.config)
-    row["state"] = state_row(info.state)
-    public = await _consumers(stream, options, configs, is_direct=False)
-    row |= {"consumer_detail": public} if public else {}
-    direct = await _consumers(stream, options, configs, is_direct=True)
-    row |= {"direct_consumer_detail": direct} if direct else {}
-    if info.mirror is not None:
-        row["mirror"] = info.mirror.model_dump(mode="json")
-    if info.sources:
-        row["sources"] = [each.model_dump(mode="json") for each in info.sources]
+        row["config"] = configs.text(stream.config)
+    row["state"] = state_row(stream)
+    if options.consumers:
+        by_name = sorted(stream.consumers)
+        public = [name for name in by_name if not stream.consumers[name].config.direct]
+        if public:
+            row["consumer_detail"] = _consumers(stream, public, options, configs)
+        if options.direct_consumers and len(public) < len(by_name):
+            direct = [name for name in by_name if stream.consumers[name].config.direct]
+            row["direct_consumer_detail"] = _consumers(stream, direct, options, configs)
+    mirror = stream.sourcing.mirror_info()
+    if mirror is not None:
+        row["mirror"] = mirror.model_dump()
+    if sources := stream.sourcing.sources_info():
+        row["sources"] = (each.model_dump() for each in sources)
     return row
 
 
-async def _consumers(
-    stream: "Stream", options: JszOptions, configs: ConfigTexts, *, is_direct: bool
-) -> list[ConsumerRow]:
-    """Return the rows of the consumers that read for mirrors and sources, or of all others."""
-    rows: list[ConsumerRow] = []
-    if not (options.direct_consumers if is_direct else options.consumers):
-        return rows
-    for index, name in enumerate(sorted(stream.consumers)):
-        if index % CONSUMERS_PER_SLICE == CONSUMERS_PER_SLICE - 1:
-            await asyncio.sleep(0)
+def _consumers(
+    stream: "Stream", names: list[str], options: JszOptions, configs: ConfigTexts
+) -> Iterator["ConsumerInfo"]:
+    """Yield the rows of the consumers; those that were deleted since are left out."""
+    for name in names:
         consumer = stream.consumers.get(name)
-        if consumer is not None and consumer.config.direct == is_direct:
-            text = configs.text(consumer.config) if options.config else None
-            rows.append(consumer_row(consumer.info(), text))
-    return rows
+        if consumer is not None:
+            yield consumer.info(configs.text(consumer.config) if options.config else None)

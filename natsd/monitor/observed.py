@@ -9,7 +9,7 @@ from natsd.auth import Authenticator
 from natsd.clients import Client
 from natsd.clients.closed import ClosedClient
 from natsd.config import Options
-from natsd.core.network import TrafficStats
+from natsd.core.network import Reactor, TrafficStats
 
 if TYPE_CHECKING:
     from natsd.accounts.account_links import AccountLinks
@@ -68,6 +68,10 @@ class ObservedServer(Protocol):
     @property
     def closed_clients(self) -> Iterable[ClosedClient]:
         """The latest closed client connections."""
+
+    @property
+    def reactor(self) -> Reactor:
+        """The part of the server that serves its clients."""
 
     @property
     def is_ready(self) -> bool:

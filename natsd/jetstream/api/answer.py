@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from natsd.core.steps import Steps, run_cooperatively
-from natsd.jetstream.models.base import Model
+from natsd.jetstream.models.base import Model, Written
 from natsd.jetstream.models.go_json import encode, encode_value
 from natsd.jetstream.models.response import Response
 from natsd.jetstream.models.responses import (
@@ -43,7 +43,7 @@ async def encode_answer(response: Response) -> bytes:
             return encode(response)
 
 
-def _encode_list(response: Response, field: str, infos: Sequence[Model]) -> Steps[bytes]:
+def _encode_list(response: Response, field: str, infos: Sequence[Model | Written]) -> Steps[bytes]:
     parts = []
     for info in infos:
         if isinstance(info, StreamInfo):

@@ -20,6 +20,7 @@ from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.consumer.info import with_shown_metadata
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import ConsumerConfig, ConsumerInfo
+from natsd.jetstream.models.go_json import encoded
 from natsd.jetstream.models.requests import (
     ConsumerPauseRequest,
     ConsumerResetRequest,
@@ -83,7 +84,7 @@ async def info(request: Request[NoBody]) -> ConsumerInfoResponse:
     """Answer with configuration and state of a consumer."""
     consumer = _consumer(request)
     await consumer.counted()
-    return ConsumerInfoResponse(info=with_shown_metadata(consumer.info()))
+    return ConsumerInfoResponse(info=_info(consumer))
 
 
 async def names(request: Request[ConsumersRequest]) -> ConsumerNamesResponse:
@@ -107,7 +108,7 @@ async def infos(request: Request[ConsumersRequest]) -> ConsumerListResponse:
             if name in stream.offline_consumers.reasons:
                 offline[name] = stream.offline_consumers.reasons[name]
             elif consumer is not None:  # it may be deleted by now
-                gathered.append(consumer.info())
+                gathered.append(consumer.info(encoded(consumer.config)))
             yield
 
     await run_cooperatively(gather())
@@ -132,7 +133,7 @@ async def reset(request: Request[ConsumerResetRequest]) -> ConsumerResetResponse
     consumer = request.account.stream(request.stream).consumer(request.consumer)
     sequence = await consumer.reset(request.body.seq)
     await consumer.counted()
-    return ConsumerResetResponse(info=with_shown_metadata(consumer.info()), reset_seq=sequence)
+    return ConsumerResetResponse(info=_info(consumer), reset_seq=sequence)
 
 
 async def unpin(request: Request[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
@@ -163,7 +164,12 @@ async def _create(
         raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
     stream, body = request.account.stream(request.stream), request.body
     consumer = await stream.create_consumer(config, body.action, pedantic=body.pedantic)
-    return ConsumerCreateResponse(info=with_shown_metadata(consumer.info()))
+    return ConsumerCreateResponse(info=_info(consumer))
+
+
+def _info(consumer: Consumer) -> ConsumerInfo:
+    """Return the info for an answer about one consumer."""
+    return consumer.info(encoded(with_shown_metadata(consumer.config)))
 
 
 def _consumer(request: Request[NoBody] | Request[ConsumerPauseRequest]) -> Consumer:

@@ -21,6 +21,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
+
 from natsd.accounts.internal_client import INBOX_BYTES, INBOX_PREFIX
 from natsd.core.routing import Sink, Subscription
 from natsd.core.steps import run_cooperatively
@@ -486,11 +488,14 @@ class Consumer:
 
     # Info
 
-    def info(self) -> ConsumerInfo:
-        """Return the info as of now. Raises ApiError 10014 if the consumer has ended."""
+    def info(self, config: msgspec.Raw | None = None) -> ConsumerInfo:
+        """Return the info as of now, with this text of the configuration; None: without.
+
+        Raises ApiError 10014 if the consumer has ended.
+        """
         if self._is_ended:
             raise api_error(ErrorId.JSConsumerNotFoundErr)
-        return consumer_info(self, self.stream.config.name, self._scheduler.now_ns())
+        return consumer_info(self, self.stream.config.name, self._scheduler.now_ns(), config)
 
     async def counted(self) -> None:
         """Return once `info` is exact: the engine may be counting pending messages."""

@@ -21,6 +21,7 @@ import json
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeVar, get_args, get_origin
 
+import msgspec
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -33,7 +34,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from natsd.core.quoting import quoted
 from natsd.core.wall_time import TimeError
@@ -212,6 +213,25 @@ class Model(BaseModel):
             elif name not in self._zero_values or getattr(self, name) != self._zero_values[name]:
                 members[name] = value
         return members
+
+
+class Written(msgspec.Struct, omit_defaults=True, gc=False):
+    """A Go struct that is only written, in a fraction of the time that a Model takes.
+
+    Fields stand in their order, and a field with its default is left out. Fields may hold texts
+    that were encoded before (msgspec.Raw).
+    """
+
+    def members(self) -> dict[str, Any]:
+        """Return the members as JSON shows them."""
+        shown: dict[str, Any] = msgspec.to_builtins(self, builtin_types=(msgspec.Raw,))
+        return shown
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        """Let fields of models hold such structs."""
+        write = core_schema.plain_serializer_function_ser_schema(cls.members)
+        return core_schema.is_instance_schema(cls, serialization=write)
 
 
 def _zero_of(kind: object) -> object:

@@ -4,6 +4,7 @@ Fields, their order and their zero values are those of nats-server's `ConsumerCo
 `ConsumerInfo`; rules and defaults are in `consumer/config.py`.
 """
 
+import msgspec
 from pydantic import Field
 
 from natsd.jetstream.models.base import (
@@ -16,8 +17,8 @@ from natsd.jetstream.models.base import (
     OptionalTimeNs,
     TimeNs,
     Uint64,
+    Written,
 )
-from natsd.jetstream.models.stream import ClusterInfo
 
 
 class DeliverPolicy(GoEnum):
@@ -118,38 +119,37 @@ class ConsumerConfig(Model):
     priority_timeout: Omitempty[DurationNs] = 0
 
 
-class SequenceInfo(Model):
+class SequenceInfo(Written, kw_only=True):
     """A position: the consumer's and the stream's sequence."""
 
-    consumer_seq: Uint64 = 0
-    stream_seq: Uint64 = 0
-    last_active: Omitempty[TimeNs] = 0
+    consumer_seq: int
+    stream_seq: int
+    last_active: str = ""
 
 
-class PriorityGroupState(Model):
+class PriorityGroupState(Written, kw_only=True):
     """The pinned client of a priority group."""
 
     group: str
-    pinned_client_id: Omitempty[str] = ""
-    pinned_ts: TimeNs = 0
+    pinned_client_id: str = ""
+    pinned_ts: str
 
 
-class ConsumerInfo(Model):
-    """Configuration and state of a consumer."""
+class ConsumerInfo(Written, kw_only=True):
+    """Configuration, as text, and state of a consumer; times are RFC 3339."""
 
     stream_name: str
     name: str
-    created: TimeNs
-    config: Omitempty[ConsumerConfig | None] = None
-    delivered: SequenceInfo = SequenceInfo()
-    ack_floor: SequenceInfo = SequenceInfo()
-    num_ack_pending: Int = 0
-    num_redelivered: Int = 0
-    num_waiting: Int = 0
-    num_pending: Uint64 = 0
-    cluster: Omitempty[ClusterInfo | None] = None
-    push_bound: Omitempty[bool] = False
-    paused: Omitempty[bool] = False
-    pause_remaining: Omitempty[DurationNs] = 0
-    ts: TimeNs = 0
-    priority_groups: Omitempty[Items[PriorityGroupState]] = Field(default_factory=list)
+    created: str
+    config: msgspec.Raw | None = None
+    delivered: SequenceInfo
+    ack_floor: SequenceInfo
+    num_ack_pending: int
+    num_redelivered: int
+    num_waiting: int
+    num_pending: int
+    push_bound: bool = False
+    paused: bool = False
+    pause_remaining: int = 0
+    ts: str
+    priority_groups: tuple[PriorityGroupState, ...] = ()

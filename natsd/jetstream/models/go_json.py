@@ -24,7 +24,7 @@ import msgspec
 from pydantic import ValidationError
 
 from natsd.core.quoting import html_safe
-from natsd.jetstream.models.base import GoEnum, GoType, Model
+from natsd.jetstream.models.base import GoEnum, GoType, Model, Written
 from natsd.jetstream.models.json_syntax import depth_error, json_error, syntax_error
 
 M = TypeVar("M", bound=Model)
@@ -76,9 +76,14 @@ def decode(model: type[M], body: bytes, *, strict: bool = True, is_one_value: bo
         raise InvalidJson(_why(model, error)) from None
 
 
-def encode(model: Model) -> bytes:
+def encode(model: Model | Written) -> bytes:
     """Return the model as compact JSON."""
-    return encode_value(model.model_dump())
+    return encode_value(model if isinstance(model, Written) else model.model_dump())
+
+
+def encoded(model: Model) -> msgspec.Raw:
+    """Return the model as compact JSON, to be part of a longer text."""
+    return msgspec.Raw(encode(model))
 
 
 def encode_value(value: Any) -> bytes:
@@ -86,7 +91,8 @@ def encode_value(value: Any) -> bytes:
     try:
         text = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        text = msgspec.json.encode(_replace_surrogates(value))
+        plain = value.members() if isinstance(value, Written) else value
+        text = msgspec.json.encode(_replace_surrogates(plain))
     return html_safe(text)
 
 

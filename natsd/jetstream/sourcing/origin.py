@@ -17,8 +17,8 @@ Source: nats-server's `StreamSource` and `trySetupSourceConsumer`.
 from dataclasses import dataclass
 from typing import Final
 
-from natsd.jetstream.models.base import Model
-from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, SequenceInfo
+from natsd.jetstream.models.base import Model, Uint64
+from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, DeliverPolicy
 from natsd.jetstream.models.requests import CreateConsumerRequest
 from natsd.jetstream.models.response import Response
 from natsd.jetstream.models.stream import StreamSource, SubjectTransformConfig
@@ -70,12 +70,19 @@ class OriginConsumerConfig(Model):
     ack_policy: str = ""
 
 
+class OriginPosition(Model):
+    """Position of a consumer: its own sequence and that of its stream."""
+
+    consumer_seq: Uint64 = 0
+    stream_seq: Uint64 = 0
+
+
 class OriginConsumer(Response):
     """Answer to the creation or the reset of a consumer."""
 
     name: str = ""
     config: OriginConsumerConfig | None = None
-    delivered: SequenceInfo = SequenceInfo()
+    delivered: OriginPosition = OriginPosition()
     num_pending: int = 0
 
 

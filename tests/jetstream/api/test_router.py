@@ -23,7 +23,7 @@ from natsd.jetstream.api.invalid_requests import InvalidRequests
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.api.table import ROUTES, Route, Served
 from natsd.jetstream.jetstream import JetStream
-from natsd.jetstream.models.consumer import ConsumerInfo
+from natsd.jetstream.models.consumer import ConsumerInfo, SequenceInfo
 from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.response import Paged
 from natsd.jetstream.models.responses import (
@@ -465,7 +465,18 @@ async def test_long_answers_are_the_same_in_slices() -> None:
     info = StreamInfo(config=StreamConfig(name='","streams":[]'), created=1, state=StreamState())
     listed = StreamListResponse(page=Paged(total=40), streams=[info] * 40)
     assert await encode_answer(listed) == encode(listed)
-    consumer = ConsumerInfo(stream_name="S", name="C", created=1)
+    consumer = ConsumerInfo(
+        stream_name="S",
+        name="C",
+        created="",
+        delivered=SequenceInfo(consumer_seq=1, stream_seq=2, last_active="<"),
+        ack_floor=SequenceInfo(consumer_seq=0, stream_seq=0),
+        num_ack_pending=1,
+        num_redelivered=0,
+        num_waiting=0,
+        num_pending=0,
+        ts="",
+    )
     consumers = ConsumerListResponse(consumers=[consumer] * 40)
     assert await encode_answer(consumers) == encode(consumers)
     counts = {f"<{number}>": number for number in range(2 * ITEMS_PER_SLICE + 1)}

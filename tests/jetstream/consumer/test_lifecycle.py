@@ -174,14 +174,13 @@ async def test_a_consumer_comes_back_where_it_was(tmp_path: Path, eventually: Ev
         await eventually(lambda: len(served.received) == 2)
         served.acknowledge(served.received[0][1])
         await eventually(lambda: consumer.info().num_ack_pending == 1)
-        before = consumer.info()
-        created_ns = consumer.created_ns
+        config, created_ns = consumer.config, consumer.created_ns
     async with serving(tmp_path, clock) as served:
         stream = await served.stream()
         consumer = stream.consumer("C")
         await consumer.counted()
         assert consumer.created_ns == created_ns
-        assert consumer.config == before.config
+        assert consumer.config == config
         after = consumer.info()
         assert (after.num_ack_pending, after.num_pending) == (1, 1)
         assert after.delivered.consumer_seq == 2

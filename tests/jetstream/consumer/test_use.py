@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from natsd.jetstream.models.times import parse_time
 from natsd.jetstream.stream.stream import Stream
 from tests.jetstream.consumer.serving import SECOND, Served, found, serving
 from tests.waiting import Eventually
@@ -167,4 +168,4 @@ async def test_a_pause_outlives_a_restart_and_an_update(tmp_path: Path) -> None:
         info = consumer.info()
         assert (info.paused, info.pause_remaining) == (True, 9 * SECOND)
         assert consumer.config.description == "new"
-        assert consumer.engine.paused_until_ns == info.ts + 9 * SECOND
+        assert consumer.engine.paused_until_ns == parse_time(info.ts) + 9 * SECOND
