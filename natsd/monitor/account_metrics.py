@@ -10,7 +10,7 @@ from natsd.accounts import Account
 from natsd.core.steps import Steps
 from natsd.core.wall_time import SECOND_NS
 from natsd.monitor.jwt_facts import claims_of, nats_claims_of
-from natsd.monitor.metric_text import Gauges, Row, label_text
+from natsd.monitor.metric_text import Gauges, Row, label_text, row
 from natsd.monitor.observed import ObservedServer
 
 ACCOUNTS_PER_STEP: Final = 5
@@ -59,9 +59,9 @@ def account_rows(server: ObservedServer, server_id: str) -> Steps[tuple[list[Row
             yield
         named = {"account_id": account.name, "account_name": account.name_tag}
         labels = label_text(server_id=server_id, account=account.name, **named)
-        traffic.append((labels, _traffic(account)))
+        traffic.append(row(labels, _traffic(account)))
         labels = label_text(server_id=server_id, **named)
-        details.append((labels, _details(account, account.name in uses_jetstream)))
+        details.append(row(labels, _details(account, account.name in uses_jetstream)))
     return traffic, details
 
 

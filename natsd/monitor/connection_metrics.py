@@ -16,7 +16,7 @@ from natsd.clients import Client
 from natsd.core.steps import Steps
 from natsd.monitor.clock import Clock
 from natsd.monitor.connz import LIMIT_DEFAULT
-from natsd.monitor.metric_text import Gauges, Row, Value, label_text
+from natsd.monitor.metric_text import Gauges, Row, Value, label_text, row
 from natsd.monitor.observed import ObservedServer
 
 CONNECTIONS_PER_STEP: Final = 10
@@ -69,13 +69,15 @@ def connection_rows(
         sums = [sum(column) for column in zip(sums, *table, strict=True)]
         if detailed:
             rows += [
-                (_labels(each, server_id, server.accounts), (*one, *OF_ALL, *_times(each, clock)))
+                row(
+                    _labels(each, server_id, server.accounts), (*one, *OF_ALL, *_times(each, clock))
+                )
                 for each, one in zip(some, table, strict=True)
             ]
         yield
     count = len(clients)
     values = (*sums, count, count, 0, max(count, LIMIT_DEFAULT), *OF_ONE)
-    return [*rows, (label_text(server_id=server_id), values)]
+    return [*rows, row(label_text(server_id=server_id), values)]
 
 
 def _times(client: Client, clock: Clock) -> tuple[float, ...]:

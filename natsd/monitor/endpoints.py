@@ -31,7 +31,7 @@ from natsd.monitor.connections import HttpConnections
 from natsd.monitor.dashboard import FILES, HEADERS, PAGE, dashboard_file
 from natsd.monitor.internals import NO_RAFT, stacksz
 from natsd.monitor.json_text import pieces
-from natsd.monitor.metrics import Exposition, Gzip, Metrics
+from natsd.monitor.metrics import Exposition, Metrics
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import BadParameter, Query, read_parameters
 from natsd.monitor.summary.summaryz import Summary
@@ -141,19 +141,14 @@ class Endpoints:
     ) -> web.StreamResponse:
         """Write the answer; one that takes more than a turn is sent while it is made."""
         if isinstance(answer, Exposition):
-            compress = Gzip() if answer.is_gzip else None
-            return await self._send(request, answer.pieces, answer.headers, compress)
+            return await self._send(request, answer.pieces, answer.headers)
         headers = {"Content-Type": JSON_TYPE} | ANY_ORIGIN
         return await self._send(request, pieces(answer, pretty=True), headers)
 
     async def _send(
-        self,
-        request: web.Request,
-        text: Iterator[bytes],
-        headers: dict[str, str],
-        compress: Gzip | None = None,
+        self, request: web.Request, text: Iterator[bytes], headers: dict[str, str]
     ) -> web.StreamResponse:
-        chunk, is_last = await self._chunk(text, compress)
+        chunk, is_last = await self._chunk(text)
         if is_last:
             return web.Response(body=chunk, headers=headers)
         response = web.StreamResponse(headers=headers)
@@ -162,7 +157,7 @@ class Endpoints:
         loop = asyncio.get_running_loop()
         patience_s = ANSWER_S
         while not is_last:
-            chunk, is_last = await self._chunk(text, compress)
+            chunk, is_last = await self._chunk(text)
             asked_s = loop.time()
             async with asyncio.timeout(patience_s):
                 await response.write(chunk)
@@ -170,16 +165,14 @@ class Endpoints:
         await response.write_eof()
         return response
 
-    async def _chunk(self, text: Iterator[bytes], compress: Gzip | None) -> tuple[bytes, bool]:
+    async def _chunk(self, text: Iterator[bytes]) -> tuple[bytes, bool]:
         """Return the next part of the body, and whether it is the last."""
         made = bytearray()
         is_last = False
         while not is_last and len(made) < WRITTEN_BYTES:
             chunk, is_last = await self._answers.turns.chunk(text)
             made += chunk
-        if compress is None:
-            return bytes(made), is_last
-        return await compress(bytes(made), is_last=is_last), is_last
+        return bytes(made), is_last
 
     async def _keep_history(self, application: web.Application) -> AsyncIterator[None]:
         """Take samples for the summary while requests are served."""

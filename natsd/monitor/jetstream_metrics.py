@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from natsd.core.steps import Steps
 from natsd.core.wall_time import SECOND_NS
+from natsd.monitor.jetstream_rows import stored
 from natsd.monitor.jsz import UINT64
-from natsd.monitor.metric_text import Gauges, Row, Value, escaped, families, label_text
+from natsd.monitor.metric_text import Gauges, Row, Value, escaped, families, label_text, row
 from natsd.monitor.observed import ObservedServer
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def jetstream_rows(server: ObservedServer, server_id: str, depth: Depth) -> Step
     if depth == "none":
         return rows
     if engine is None:
-        rows.server.append((labels, (1, 0, 0, 0, 0, 0, 0)))
+        rows.server.append(row(labels, (1, 0, 0, 0, 0, 0, 0)))
         return rows
     totals = [0, 0, 0, 0]
     for account in list(engine.accounts.values()):
@@ -139,7 +140,7 @@ def jetstream_rows(server: ObservedServer, server_id: str, depth: Depth) -> Step
             totals = [total + count for total, count in zip(totals, counts, strict=True)]
     options = engine.options
     limits = (options.max_memory_store, options.max_file_store)
-    rows.server.append((labels, (0, *totals, *limits)))
+    rows.server.append(row(labels, (0, *totals, *limits)))
     return rows
 
 
@@ -164,13 +165,11 @@ class _AccountReading:
             tiers.file_used,
             tiers.memory_used,
         )
-        rows.accounts.append((self._labels, values))
+        rows.accounts.append(row(self._labels, values))
 
     def add(self, stream: "Stream", depth: Depth) -> Steps[tuple[int, int, int, int]]:
         """Add a stream as deep as asked for; return 1, and its consumers, messages and bytes."""
-        from natsd.jetstream.stream.state import visible_state
-
-        state = visible_state(stream.readers.log, stream.readers.visible)
+        state = stored(stream)
         consumers = stream.public_consumers
         config, rows = stream.config, self._rows
         yield
@@ -186,7 +185,7 @@ class _AccountReading:
                 config.max_bytes,
                 config.max_msgs,
             )
-            rows.streams.append((labels, values))
+            rows.streams.append(row(labels, values))
             mirror = stream.sourcing.mirror_info()
             rows.mirrors += [_origin(labels, "mirror", mirror)] if mirror is not None else []
             rows.sources += [
@@ -210,7 +209,7 @@ class _AccountReading:
         for start in range(0, len(consumers), CONSUMERS_PER_STEP):
             now_ns = scheduler.now_ns()
             rows += [
-                (f"{labels},{_consumer_labels(each)}", _consumer_values(each, now_ns))
+                row(f"{labels},{_consumer_labels(each)}", _consumer_values(each, now_ns))
                 for each in consumers[start : start + CONSUMERS_PER_STEP]
                 if not each.engine.is_stopped
             ]
@@ -258,4 +257,4 @@ def _origin(stream: str, kind: Literal["mirror", "source"], info: "StreamSourceI
         f"{kind}_api": "" if external is None else external.api,
         f"{kind}_deliver": "" if external is None else external.deliver,
     }
-    return f"{stream},{label_text(**labels)}", (info.lag, info.active)
+    return row(f"{stream},{label_text(**labels)}", (info.lag, info.active))

@@ -18,11 +18,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from natsd import Server
 from natsd.core.steps import at_once
-from natsd.monitor import endpoints, turns
+from natsd.monitor import endpoints, metrics, turns
 from natsd.monitor.clock import Clock
 from natsd.monitor.connection_metrics import connection_rows
 from natsd.monitor.jetstream_metrics import jetstream_rows
-from natsd.monitor.metric_text import families, label_text
+from natsd.monitor.metric_text import families, label_text, row
 from natsd.monitor.observed import ObservedServer
 from tests.monitor.probing import Probe, probing, probing_own
 from tests.waiting import DEADLINE_S
@@ -304,7 +304,7 @@ HOSTILE = ['a"b', "a\\", 'a\\"} 1\nfake 2', "<script>", "a\rb\u2028c\x85d\x00", 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
 def test_a_hostile_label_stays_a_label(name: str) -> None:
-    rows = [(label_text(name=name, other="x"), (1,)), (label_text(name=name), (2,))]
+    rows = [row(label_text(name=name, other="x"), (1,)), row(label_text(name=name), (2,))]
     text = b"".join(families("p_", [("f", "help")], rows)).decode()
     [family] = text_string_to_metric_families(text)
     shown = name.replace("\ud800", "?").replace("\0", "\ufffd")  # Prometheus refuses a page with \0
@@ -349,12 +349,13 @@ async def test_the_format_is_negotiated(probe: Probe) -> None:
     assert gzip.decompress(small).startswith(b"# HELP gnatsd_varz_server_id server_id\n")
 
 
-@pytest.mark.parametrize("written_bytes", [1, 1_000, 10_000])
+@pytest.mark.parametrize("written_bytes", [1, 1_000])
 async def test_a_long_answer_is_compressed_piece_by_piece(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, written_bytes: int
 ) -> None:
     monkeypatch.setattr(turns, "CHUNK_BYTES", 1)
     monkeypatch.setattr(endpoints, "WRITTEN_BYTES", written_bytes)
+    monkeypatch.setattr(metrics, "GZIP_BYTES", 1_000)
     small, headers = await get(probe, **{"Accept-Encoding": "gzip"})
     assert headers["Transfer-Encoding"] == "chunked"
     text = gzip.decompress(small).decode()
