@@ -529,6 +529,7 @@ cdef class SendWindow(FrameHandler):
         """
         cdef int64_t row
         cdef int64_t slot
+        assert base <= self.next, "rows before these are not sent yet"
         with nogil:
             while self.next < last and self.next - self.first <= self._mask:
                 row = self.next

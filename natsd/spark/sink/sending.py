@@ -145,7 +145,7 @@ class Sender:
         window = self.window
         if self._resend_at is None:
             for base, rows in self._batches:
-                if base + rows.count > window.next:
+                if base <= window.next < base + rows.count:
                     window.fill(rows, base, base + rows.count, self.found)
         elif time.monotonic() >= self._resend_at and not window.in_flight:
             for base, rows in self._batches:

@@ -44,7 +44,11 @@ pytestmark = [
 
 MESSAGES: Final = 40_000
 AT_ONCE: Final = 4_000
-LOGGED: Final = {"spark.log.level": "INFO"}
+LOGGED: Final = {
+    "spark.log.level": "INFO",
+    "spark.python.worker.faulthandler.enabled": "true",  # a crash names its line
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+}
 TASKS: Final = ("-o", "minPartitions=8")
 FUNCTION: Final = """
 from pyspark.sql import functions as F

@@ -35,7 +35,7 @@ from natsd.spark.wire.connecting import ClientOptions
 from tests.spark.conftest import StartServer
 from tests.spark.servers import JetStreamServer
 from tests.spark.serving import create, go_server, go_serving, natsd_server, options
-from tests.spark.writing import BY_ID, PLAIN, batches, numbered, stored, task, writing
+from tests.spark.writing import BY_ID, PLAIN, batch, batches, numbered, stored, task, writing
 
 WINDOW_NS = 100_000_000
 
@@ -137,6 +137,19 @@ def test_ids_may_come_in_any_order_and_partition(client: NatsClient) -> None:
     assert sorted(stored(client, "ORDERS")) == sorted(row[:2] for row in rows)
     message = client.api("STREAM.MSG.GET.ORDERS", {"seq": 1})["message"]
     assert b"Nats-Msg-Id: order 0\r\n" in base64.b64decode(message["hdrs"])
+
+
+def test_ids_are_found_in_batches_larger_than_the_window(client: NatsClient) -> None:
+    rows = [(f"orders.{at}", b"%d" % at, None, f"order {at}") for at in range(600)]
+    others = [("orders.other", b"other", None, f"other {at}") for at in range(300)]
+    first = batch(rows[:300])
+    second = batch([*others, *rows[300:]]).slice(300)  # the other rows are before it in memory
+    connect = writing(client.options, max_in_flight=4)
+    write_task(connect, BY_ID, task(), [first])  # as if Spark had cancelled it
+    past_the_window()
+    written = write_task(connect, BY_ID, task(attempt=1), [first, second])
+    assert (written.sent, written.found, written.duplicates) == (300, 300, 0)
+    assert stored(client, "ORDERS") == [row[:2] for row in rows]
 
 
 def test_a_fenced_batch_is_not_even_read(client: NatsClient) -> None:
