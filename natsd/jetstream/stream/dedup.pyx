@@ -4,13 +4,18 @@
              ┌──────────────────────────┬──────┐
              │ 256 × hash, sequence, …  │ text ├─▶ the ids' bytes, one behind the other
              └──────────────────────────┴──────┘
-    buckets  hash ─▶ the last id with it ─▶ the one before it …, by number
+    buckets  hash ─▶ ┌────────────────────────┬──────┐
+                     │ 7 × 32 bits of a hash, │ more ├─▶ a bucket with the ids that have no room
+                     │     number of the id   │      │   here: few buckets have one
+                     └────────────────────────┴──────┘
 
 Promise
 - An id is found exactly: by hash, then byte by byte. Hashes are seeded, so clients cannot choose
   ids that collide.
 - Memory follows the number of ids within the window, down again as well. It grows by one bucket and
   one page at a time (linear hashing): no step takes longer because there are millions of ids.
+- A bucket is a cache line: to learn that an id is new, and to add it, usually touches one line of
+  memory that is not in the cache.
 - No clock is read here: the caller says which ids are too old.
 - `forget_above` takes back the ids of messages that a failed commit did not store.
 
@@ -19,7 +24,8 @@ Source: nats-server's `checkMsgId` and `storeMsgId`; Litwin, "Linear Hashing", 1
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove, memset
+from posix.stdlib cimport posix_memalign
 
 from natsd.core.routing cimport wire_bytes
 from natsd.store.codec.xxh64 cimport xxh64
@@ -30,10 +36,57 @@ from natsd.store.errors import DamagedEncoding
 
 cdef enum:
     BUCKETS_MIN = 64
+    IDS_PER_BUCKET = 3
     TEXT_MIN = 1024
-    DROPPED_PER_ID = 5          # buckets: more than the four that each id may have at most
+    DROPPED_PER_ID = 2          # buckets: more than the four for IDS_PER_BUCKET ids at most
 
 ENCODED_ID = struct.Struct("<QqI")  # sequence, time in ns, length of the id that follows
+
+
+cdef struct Place:              # where the next slot of a chain is written
+    IdBucket* bucket
+    int at
+
+
+cdef void put_slot(Place* place, IdSlot slot) noexcept nogil:
+    """Write a slot; the chain has room for it."""
+    if place.at == BUCKET_SLOTS:
+        place.bucket = place.bucket.more
+        place.at = 0
+    place.bucket.slots[place.at] = slot
+    place.at += 1
+
+
+cdef void cut_chain(Place* place) noexcept nogil:
+    """Empty the slots behind the place, and free the buckets there."""
+    cdef IdBucket* rest = place.bucket.more
+    memset(&place.bucket.slots[place.at], 0, (BUCKET_SLOTS - place.at) * sizeof(IdSlot))
+    place.bucket.more = NULL
+    free_chain(rest)
+
+
+cdef void free_chain(IdBucket* chain) noexcept nogil:
+    cdef IdBucket* rest
+    while chain != NULL:
+        rest = chain.more
+        free(chain)
+        chain = rest
+
+
+cdef int end_of(IdBucket* chain, Place* place) noexcept nogil:
+    """Find the first empty slot of a chain; return the number of empty slots."""
+    while chain.more != NULL:
+        chain = chain.more
+    place.bucket = chain
+    place.at = 0
+    while place.at < BUCKET_SLOTS and chain.slots[place.at].tag:
+        place.at += 1
+    return BUCKET_SLOTS - place.at
+
+
+cdef IdBucket* add_more(IdBucket* bucket) noexcept nogil:
+    bucket.more = <IdBucket*> calloc(1, sizeof(IdBucket))
+    return bucket.more
 
 
 cdef class DuplicateWindow:
@@ -48,6 +101,8 @@ cdef class DuplicateWindow:
         while self.page_count:
             self.drop_first_page()
         free(self.pages)
+        for at in range(self.bucket_count):
+            free_chain(self.bucket(at).more)
         for at in range(self.bucket_pages):
             free(self.buckets[at])
         free(self.buckets)
@@ -114,144 +169,198 @@ cdef class DuplicateWindow:
 
     # Ids by hash
 
-    cdef uint64_t* bucket_of(self, uint64_t hash) noexcept nogil:
-        cdef uint64_t bucket = hash & self.mask
-        if bucket >= self.bucket_count:
-            bucket = hash & (self.mask >> 1)
-        return &self.buckets[bucket >> BUCKET_PAGE_BITS][bucket & (BUCKET_PAGE - 1)]
+    cdef uint32_t tag_of(self, const char* id, size_t length) noexcept nogil:
+        cdef uint32_t tag = <uint32_t> xxh64(<const unsigned char*> id, length, self.seed)
+        return tag if tag else 1
 
-    cdef SeenId* look_up(
-        self, uint64_t hash, const char* id, size_t length, uint64_t* number
-    ) noexcept nogil:
-        cdef uint64_t at
-        cdef SeenId* seen
+    cdef uint64_t number_of(self, IdSlot* slot) noexcept nogil:
+        return self.head + <uint32_t> (slot.number - <uint32_t> self.head)
+
+    cdef IdBucket* bucket(self, uint64_t index) noexcept nogil:
+        return &self.buckets[index >> BUCKET_PAGE_BITS][index & (BUCKET_PAGE - 1)]
+
+    cdef IdBucket* bucket_of(self, uint32_t tag) noexcept nogil:
+        cdef uint64_t index = tag & self.mask
+        return self.bucket(index if index < self.bucket_count else tag & (self.mask >> 1))
+
+    cdef IdSlot* look_up(self, uint32_t tag, const char* id, size_t length) noexcept nogil:
+        cdef IdBucket* bucket
+        cdef uint64_t number
+        cdef int at
         if self.bucket_count == 0:
             return NULL
-        at = self.bucket_of(hash)[0]
-        while at:
-            seen = self.entry(at - 1)
-            if (
-                seen.hash == hash and seen.text_len == length
-                and memcmp(self.text_of(at - 1), id, length) == 0
-            ):
-                number[0] = at - 1
-                return seen
-            at = seen.next
+        bucket = self.bucket_of(tag)
+        while bucket != NULL:
+            for at in range(BUCKET_SLOTS):
+                if bucket.slots[at].tag != tag:
+                    continue
+                number = self.number_of(&bucket.slots[at])
+                if (
+                    self.entry(number).text_len == length
+                    and memcmp(self.text_of(number), id, length) == 0
+                ):
+                    return &bucket.slots[at]
+            bucket = bucket.more
         return NULL
 
     cdef uint64_t find(self, const char* id, size_t length, int64_t since_ns) noexcept nogil:
-        cdef uint64_t number = 0
+        cdef IdSlot* slot
         cdef SeenId* seen
         if self.count == 0:
             return 0
-        seen = self.look_up(
-            xxh64(<const unsigned char*> id, length, self.seed), id, length, &number
-        )
-        return seen.sequence if seen != NULL and seen.time_ns > since_ns else 0
+        slot = self.look_up(self.tag_of(id, length), id, length)
+        if slot == NULL:
+            return 0
+        seen = self.entry(self.number_of(slot))
+        return seen.sequence if seen.time_ns > since_ns else 0
 
     cdef void unlist(self, uint64_t number) noexcept nogil:
         cdef SeenId* seen = self.entry(number)
-        cdef uint64_t* at = self.bucket_of(seen.hash)
-        while at[0] != number + 1:
-            at = &self.entry(at[0] - 1).next
-        at[0] = seen.next
+        cdef IdBucket* chain = self.bucket_of(seen.tag)
+        cdef IdBucket* bucket = chain
+        cdef IdBucket* before = NULL
+        cdef Place last
+        cdef int at = 0
+        while bucket.slots[at].tag != seen.tag or bucket.slots[at].number != <uint32_t> number:
+            at += 1
+            if at == BUCKET_SLOTS:
+                bucket, at = bucket.more, 0
+        end_of(chain, &last)
+        last.at -= 1
+        bucket.slots[at] = last.bucket.slots[last.at]
+        last.bucket.slots[last.at].tag = 0
+        if last.at == 0 and last.bucket != chain:
+            before = chain
+            while before.more != last.bucket:
+                before = before.more
+            before.more = NULL
+            free(last.bucket)
         seen.is_listed = False
         self.count = self.count - 1
         for _ in range(DROPPED_PER_ID):
-            if self.bucket_count <= BUCKETS_MIN or self.count >= self.bucket_count // 4:
+            if (
+                self.bucket_count <= BUCKETS_MIN
+                or 4 * self.count >= IDS_PER_BUCKET * self.bucket_count
+                or not self.drop_bucket()
+            ):
                 break
-            self.drop_bucket()
+
+    cdef int add_page(self) except -1:
+        """Have a page for the next bucket, and its slots empty."""
+        cdef uint64_t page = self.bucket_count >> BUCKET_PAGE_BITS
+        cdef IdBucket** pages
+        if page < self.bucket_pages:
+            return 0
+        pages = <IdBucket**> realloc(self.buckets, (page + 1) * sizeof(IdBucket*))
+        if pages == NULL:
+            raise MemoryError()
+        self.buckets = pages
+        if posix_memalign(
+            <void**> &pages[page], sizeof(IdBucket), BUCKET_PAGE * sizeof(IdBucket)
+        ):
+            raise MemoryError()
+        memset(pages[page], 0, BUCKET_PAGE * sizeof(IdBucket))
+        self.bucket_pages += 1
+        return 0
 
     cdef int add_bucket(self) except -1:
         """Add a bucket; some ids of another bucket move into it."""
-        cdef uint64_t bucket = self.bucket_count, at, rest
-        cdef uint64_t page = bucket >> BUCKET_PAGE_BITS
-        cdef uint64_t** pages
-        cdef uint64_t* moved
-        cdef uint64_t* stays
-        if page == self.bucket_pages:
-            pages = <uint64_t**> realloc(self.buckets, (page + 1) * sizeof(uint64_t*))
-            if pages == NULL:
-                raise MemoryError()
-            self.buckets = pages
-            pages[page] = <uint64_t*> calloc(BUCKET_PAGE, sizeof(uint64_t))
-            if pages[page] == NULL:
-                raise MemoryError()
-            self.bucket_pages += 1
-        if bucket > self.mask:
-            self.mask = 2 * self.mask + 1
+        cdef uint64_t index = self.bucket_count
+        cdef uint64_t mask = 2 * self.mask + 1 if index > self.mask else self.mask
+        cdef IdBucket* bucket
+        cdef IdBucket* old
+        cdef Place moved
+        cdef Place stays
+        cdef int at
+        self.add_page()
+        bucket = old = self.bucket(index & (mask >> 1))
+        moved = Place(self.bucket(index), 0)
+        stays = Place(bucket, 0)
+        if index:
+            while old.more != NULL:     # as much room as the other bucket has
+                old = old.more
+                if add_more(moved.bucket) == NULL:
+                    free_chain(self.bucket(index).more)
+                    self.bucket(index).more = NULL
+                    raise MemoryError()
+                moved.bucket = moved.bucket.more
+            moved.bucket = self.bucket(index)
+        self.mask = mask
         self.bucket_count += 1
-        moved = &self.buckets[page][bucket & (BUCKET_PAGE - 1)]
-        if bucket == 0:
+        if index == 0:
             return 0
-        at = bucket & (self.mask >> 1)
-        stays = &self.buckets[at >> BUCKET_PAGE_BITS][at & (BUCKET_PAGE - 1)]
-        rest = stays[0]
-        while rest:
-            at = rest
-            rest = self.entry(at - 1).next
-            if self.entry(at - 1).hash & self.mask == bucket:
-                stays[0] = rest
-                self.entry(at - 1).next = moved[0]
-                moved[0] = at
-            else:
-                stays = &self.entry(at - 1).next
+        while bucket != NULL:
+            for at in range(BUCKET_SLOTS):
+                if bucket.slots[at].tag == 0:
+                    break
+                put_slot(
+                    &moved if bucket.slots[at].tag & mask == index else &stays, bucket.slots[at]
+                )
+            bucket = bucket.more
+        cut_chain(&moved)
+        cut_chain(&stays)
         return 0
 
-    cdef void drop_bucket(self) noexcept nogil:
-        """Remove the last bucket; its ids move back to the bucket they came from."""
-        cdef uint64_t bucket = self.bucket_count - 1
-        cdef uint64_t* last = &self.buckets[bucket >> BUCKET_PAGE_BITS][bucket & (BUCKET_PAGE - 1)]
-        cdef uint64_t other = bucket & (self.mask >> 1)
-        cdef uint64_t* end = &self.buckets[other >> BUCKET_PAGE_BITS][other & (BUCKET_PAGE - 1)]
-        while end[0]:
-            end = &self.entry(end[0] - 1).next
-        end[0] = last[0]
-        last[0] = 0
-        self.bucket_count = bucket
-        if bucket == (self.mask + 1) >> 1:
+    cdef bint drop_bucket(self) noexcept nogil:
+        cdef uint64_t index = self.bucket_count - 1
+        cdef IdBucket* last = self.bucket(index)
+        cdef Place end
+        cdef int count = 0
+        if last.more != NULL:
+            return False
+        while count < BUCKET_SLOTS and last.slots[count].tag:
+            count += 1
+        if end_of(self.bucket(index & (self.mask >> 1)), &end) < count:
+            if add_more(end.bucket) == NULL:
+                return False
+        for at in range(count):
+            put_slot(&end, last.slots[at])
+            last.slots[at].tag = 0
+        self.bucket_count = index
+        if index == (self.mask + 1) >> 1:
             self.mask = self.mask >> 1
-        if bucket & (BUCKET_PAGE - 1) == 0:
+        if index & (BUCKET_PAGE - 1) == 0:
             self.bucket_pages = self.bucket_pages - 1
             free(self.buckets[self.bucket_pages])
+        return True
 
     # Adding and forgetting ids
 
     cdef int add(
         self, const char* id, size_t length, uint64_t sequence, int64_t time_ns
     ) except -1:
-        cdef uint64_t hash = xxh64(<const unsigned char*> id, length, self.seed)
-        cdef uint64_t number = 0
-        cdef uint64_t* bucket
+        cdef uint32_t tag = self.tag_of(id, length)
+        cdef IdSlot* slot
         cdef SeenId* seen
         cdef SeenPage* page
+        cdef Place end
         assert self.head == self.tail or sequence > self.entry(self.tail - 1).sequence
-        while self.bucket_count <= max(self.count, <uint64_t> BUCKETS_MIN):
+        while IDS_PER_BUCKET * self.bucket_count <= self.count or self.bucket_count < BUCKETS_MIN:
             self.add_bucket()
-        if self.look_up(hash, id, length, &number) != NULL:
-            self.unlist(number)
+        slot = self.look_up(tag, id, length)
+        if slot != NULL:
+            self.unlist(self.number_of(slot))
         page = self.page_for(self.tail)
         self.add_text(page, id, <uint32_t> length)
+        if end_of(self.bucket_of(tag), &end) == 0 and add_more(end.bucket) == NULL:
+            raise MemoryError()
+        put_slot(&end, IdSlot(tag, <uint32_t> self.tail))
         seen = &page.ids[self.tail & (SEEN_PAGE - 1)]
-        bucket = self.bucket_of(hash)
-        seen.hash = hash
+        seen.tag = tag
         seen.sequence = sequence
         seen.time_ns = time_ns
         seen.text_len = <uint32_t> length
         seen.text_at = page.text_used - seen.text_len
         seen.is_listed = True
-        seen.next = bucket[0]
         self.tail += 1
-        bucket[0] = self.tail
         self.count += 1
         return 0
 
     cdef int forget(self, const char* id, size_t length) noexcept nogil:
-        cdef uint64_t number = 0
-        cdef uint64_t hash = xxh64(<const unsigned char*> id, length, self.seed)
-        if self.look_up(hash, id, length, &number) == NULL:
+        cdef IdSlot* slot = self.look_up(self.tag_of(id, length), id, length)
+        if slot == NULL:
             return 0
-        self.unlist(number)
+        self.unlist(self.number_of(slot))
         return 1
 
     cdef bint expire(self, int64_t until_ns, uint64_t most) except -1:
@@ -339,12 +448,12 @@ cdef class DuplicateWindow:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that the window has allocated."""
+        """Bytes that the window has allocated, without the few buckets that are `more`."""
         cdef uint64_t at
         cdef uint64_t total = self.page_room * sizeof(SeenPage*)
         for at in range(self.page_count):
             total += sizeof(SeenPage) + self.pages[at].text_room
-        return total + self.bucket_pages * (sizeof(uint64_t*) + BUCKET_PAGE * sizeof(uint64_t))
+        return total + self.bucket_pages * (sizeof(IdBucket*) + BUCKET_PAGE * sizeof(IdBucket))
 
 
 cdef list decoded_ids(bytes encoded):

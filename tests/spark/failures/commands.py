@@ -1,4 +1,4 @@
-"""`natsd pipeline …` as a user calls it: a process on a machine of its own.
+"""`natsd pipeline …`, or a program with Spark, as a user calls it: a process on a machine of its own.
 
 command = Command(machine, directory, "archive", "ORDERS", str(table), "-s", url)
 command.kill()                      # the query's Python, its JVM, and their workers
@@ -52,7 +52,10 @@ class Ended:
 
 
 class Command:
-    """One `natsd pipeline` that runs in its own process group."""
+    """One `natsd pipeline` that runs in its own process group.
+
+    `job` is one of its jobs, or the path of a program that takes `--master` and `--conf` too.
+    """
 
     def __init__(
         self,
@@ -66,11 +69,12 @@ class Command:
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         number = len(list(directory.glob("*.stderr")))
-        self._out = directory / f"{number}.{job}.stdout"
-        self._err = directory / f"{number}.{job}.stderr"
+        self._out = directory / f"{number}.{Path(job).stem}.stdout"
+        self._err = directory / f"{number}.{Path(job).stem}.stderr"
         configuration = {**SMALL, **(settings or {})}
         given = [f"--conf={name}={value}" for name, value in configuration.items()]
-        command = [str(machine.python), "-m", "natsd", "pipeline", job, *arguments]
+        called = [job] if job.endswith(".py") else ["-m", "natsd", "pipeline", job]
+        command = [str(machine.python), *called, *arguments]
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
                 [*command, "--master", master, *given],

@@ -1,4 +1,5 @@
-"""Every job of `natsd pipeline` on a cluster whose executor or worker is killed in the middle.
+"""Jobs on a cluster whose executor or worker is killed in the middle: every job of `natsd pipeline`,
+and a program that reads and writes streams.
 
 The driver and the workers are machines of their own (machine.py). They share one directory, as they
 would share HDFS or S3: it has the checkpoints, the tables, and the store directories of the audit.
@@ -59,6 +60,29 @@ def copied(subject):
 
 def copy(rows):
     return rows.select(copied("subject").alias("subject"), "data", "headers")
+"""
+PROGRAM: Final = """
+import argparse
+import json
+
+from pyspark.sql import SparkSession
+
+parser = argparse.ArgumentParser()
+for name in ("source", "target", "servers", "master"):
+    parser.add_argument(f"--{name}")
+parser.add_argument("--conf", action="append")
+given, _ = parser.parse_known_args()
+builder = SparkSession.builder.master(given.master)
+for setting in given.conf:
+    builder = builder.config(*setting.split("=", 1))
+spark = builder.getOrCreate()
+
+rows = spark.read.format("jetstream").options(servers=given.servers, stream=given.source)
+rows = rows.option("minPartitions", 8).load()
+copied = rows.selectExpr(f"concat('{given.target}.', subject) AS subject", "data", "headers")
+writer = copied.write.format("jetstream").options(servers=given.servers, maxInFlight=64)
+writer.mode("append").save()
+print(json.dumps({"read": rows.count()}))
 """
 ONLY_OF_A_RUN: Final = ("seconds", "page")
 
@@ -164,6 +188,18 @@ def alone(machine: Machine, directory: Path, job: str, *arguments: str) -> Ended
 def found_by(ended: Ended) -> dict[str, Any]:
     """Return what a command printed, without what differs from run to run."""
     return {name: value for name, value in ended.json.items() if name not in ONLY_OF_A_RUN}
+
+
+def test_a_program(running: Running, source: str, target: str) -> None:
+    program = running.directory / "program.py"
+    program.write_text(PROGRAM)
+    with NatsClient(options(running.url)) as client:
+        ended = running.run(
+            *(str(program), "--source", source, "--target", target, "--servers", running.url),
+            is_under_way=lambda: count_in(client, target),
+        )
+    assert ended.outcome["read"] == MESSAGES
+    check_once(in_stream(running.url, target), f"{target}.jobs", MESSAGES)
 
 
 def test_transform_into_a_stream(running: Running, source: str, target: str) -> None:
