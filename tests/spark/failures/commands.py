@@ -1,4 +1,4 @@
-"""`natsd pipeline …`, or a program with Spark, as a user calls it: a process on a machine of its own.
+"""`natsd pipeline …`, or a program with Spark, as a user calls it: a process on a machine.
 
 command = Command(machine, directory, "archive", "ORDERS", str(table), "-s", url)
 command.kill()                      # the query's Python, its JVM, and their workers

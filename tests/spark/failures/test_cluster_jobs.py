@@ -1,5 +1,6 @@
-"""Jobs on a cluster whose executor or worker is killed in the middle: every job of `natsd pipeline`,
-and a program that reads and writes streams.
+"""Jobs on a cluster whose executor or worker is killed in the middle.
+
+They are every job of `natsd pipeline`, and a program that reads and writes streams.
 
 The driver and the workers are machines of their own (machine.py). They share one directory, as they
 would share HDFS or S3: it has the checkpoints, the tables, and the store directories of the audit.
