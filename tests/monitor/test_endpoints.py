@@ -566,7 +566,7 @@ async def test_the_index_links_to_what_is_there(probe: Probe) -> None:
     assert status == 200
     assert headers["Content-Type"].startswith("text/html")
     paths = re.findall(r'href="\./([^"]+)"', body)
-    assert len(paths) == 12
+    assert len(paths) == 13
     for path in paths:
         assert (await probe.ask(f"/{path}"))[0] == (404 if path == "raftz" else 200)
 
