@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from natsd.monitor.dashboard import HEADERS
 from tests.clients.secure import Trust, secure
 from tests.clients.target import ProcessTarget
 from tests.clients.wire import Wire
@@ -81,6 +82,7 @@ def newer_go_server() -> str | None:
 OTHER_HEADERS: Final = (
     *("Date", "Content-Length", "Transfer-Encoding", "Connection"),  # of the transfer
     "X-Content-Type-Options",  # only natsd has it
+    *HEADERS,  # of the dashboard
 )
 """Headers that are not compared."""
 
