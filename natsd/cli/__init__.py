@@ -9,6 +9,7 @@ that a start is quick. An error is one line on standard error and exit code 1.
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.cli.flags import CommandLine, FlagError, read_command_line
@@ -160,9 +161,21 @@ def _run(options: "Options", loaded: "LoadedConfig | None", settings: dict[str, 
         from natsd.cli.redaction import redact_command_line
 
         redact_command_line(sys.argv)
+    _take_name()
     from natsd.cli.daemon import run
 
     return run(options, loaded)
+
+
+def _take_name() -> None:
+    """Show the process under the program's name, by which `-sl` finds it: `python -m` has another.
+
+    Only Linux has the file.
+    """
+    from natsd.core.program import program_name
+
+    with suppress(OSError), open("/proc/self/comm", "w") as name:
+        name.write(program_name())
 
 
 def _refuse_usage(error: FlagError) -> int:

@@ -57,6 +57,14 @@ def test_the_lines_of_a_start_and_of_an_end(start: Start) -> None:
         assert re.fullmatch(pattern, text)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lets it be set")
+def test_a_daemon_has_the_name_that_signals_look_for(start: Start) -> None:
+    """Also as `python -m natsd`: `natsd -sl quit` finds it."""
+    daemon = start()
+    daemon.read_until("Server is ready")
+    assert Path(f"/proc/{daemon.process.pid}/comm").read_text() == "natsd\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_in_order(start: Start, number: signal.Signals) -> None:
     daemon = start()
