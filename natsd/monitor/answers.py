@@ -106,9 +106,9 @@ class Answers:
         account = engine.accounts[options.account]
         return account_detail(account, options, self.server, self._configs)
 
-    def health(self, query: Query) -> tuple[int, Fields]:
+    async def health(self, query: Query) -> tuple[int, Fields]:
         """Return the HTTP status code and the problems, as `/healthz` shows them."""
-        return healthz(self.server, HealthzOptions.of(query))
+        return await self.turns.run(healthz(self.server, HealthzOptions.of(query)))
 
     async def ipqueuesz(self, query: Query) -> Fields:
         """Return the lengths of internal queues."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from natsd.core.steps import Steps
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.query import Query
 
@@ -23,6 +24,8 @@ BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
 NOT_READY: Final = 500
 UNAVAILABLE: Final = 503
+
+STREAMS_PER_STEP: Final = 50
 
 _NOT_ENABLED: Final = "JetStream not enabled (10076)"
 
@@ -79,9 +82,14 @@ class Problem:
         return {name: value for name, value in shown.items() if value}
 
 
-def healthz(server: ObservedServer, options: HealthzOptions) -> tuple[int, dict[str, Any]]:
-    """Return the HTTP status code and the answer of `/healthz`."""
-    problems = list(_problems(server, options))
+def healthz(server: ObservedServer, options: HealthzOptions) -> Steps[tuple[int, dict[str, Any]]]:
+    """Return, in steps, the HTTP status code and the answer of `/healthz`."""
+    problems: list[Problem] = []
+    for found in _problems(server, options):
+        if found is None:
+            yield
+        else:
+            problems.append(found)
     if not problems:
         return OK, {"status": "ok"}
     first = problems[0]
@@ -90,8 +98,8 @@ def healthz(server: ObservedServer, options: HealthzOptions) -> tuple[int, dict[
     return first.code, {"status": first.status, "error": first.text}
 
 
-def _problems(server: ObservedServer, options: HealthzOptions) -> Iterator[Problem]:
-    """Yield the problems, in the order in which nats-server checks."""
+def _problems(server: ObservedServer, options: HealthzOptions) -> Iterator[Problem | None]:
+    """Yield the problems, in the order in which nats-server checks; None after each step."""
     for part, whole in (("stream", "account"), ("consumer", "stream")):
         if getattr(options, part) and not getattr(options, whole):
             text = f'"{whole}" must not be empty when checking {part} health'
@@ -109,27 +117,30 @@ def _problems(server: ObservedServer, options: HealthzOptions) -> Iterator[Probl
         yield from _assets(engine, options)
 
 
-def _assets(engine: "JetStream", options: HealthzOptions) -> Iterator[Problem]:
+def _assets(engine: "JetStream", options: HealthzOptions) -> Iterator[Problem | None]:
     name = options.account
     if name and name not in engine.accounts:
         text = f'JetStream account "{name}" not found'
         yield Problem("ACCOUNT", text, NOT_FOUND, account=name)
         return
-    for account in [engine.accounts[name]] if name else engine.accounts.values():
+    for account in [engine.accounts[name]] if name else list(engine.accounts.values()):
         yield from _streams(account, options)
+        yield None
 
 
-def _streams(account: "JetStreamAccount", options: HealthzOptions) -> Iterator[Problem]:
+def _streams(account: "JetStreamAccount", options: HealthzOptions) -> Iterator[Problem | None]:
     wanted = options.stream
     if wanted and wanted not in account.streams and wanted not in account.offline:
         text = f'JetStream stream "{wanted}" not found on account "{account.name}"'
         yield Problem("STREAM", text, NOT_FOUND, account=account.name, stream=wanted)
         return
-    for name in account.offline:
+    for name in list(account.offline):
         if wanted in ("", name):
             text = f"JetStream stream '{account.name} > {name}' could not be recovered"
             yield Problem("STREAM", text, account=account.name, stream=name)
-    for name, stream in account.streams.items():
+    for index, (name, stream) in enumerate(list(account.streams.items())):
+        if index % STREAMS_PER_STEP == STREAMS_PER_STEP - 1:
+            yield None
         if wanted in ("", name) and (error := stream.store.write_error):
             text = f"JetStream stream '{account.name} > {name}' write error: {error}"
             yield Problem("STREAM", text, account=account.name, stream=name)

@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Final
 
+from natsd.core.steps import Steps
 from natsd.monitor.observed import ObservedServer
 from natsd.monitor.process_usage import resident_bytes
 
@@ -36,8 +37,8 @@ def ipqueuesz(server: ObservedServer, *, every: bool, prefix: str) -> dict[str, 
     }
 
 
-def stacksz() -> str:
-    """Return the answer to `/stacksz`: the stack of each thread and of each task."""
+def stacksz() -> Steps[str]:
+    """Return, in steps, the answer to `/stacksz`: the stack of each thread and of each task."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [
         f"thread {ident} [{names.get(ident, '?')}]:\n" + "".join(traceback.format_stack(frame))
@@ -45,6 +46,7 @@ def stacksz() -> str:
     ]
     tasks = list(asyncio.all_tasks())
     for task in tasks[:TASKS_MAX]:
+        yield
         frames = task.get_stack(limit=STACK_FRAMES_MAX)
         lines = "".join("".join(traceback.format_stack(frame, 1)) for frame in frames)
         parts.append(f"task {task.get_name()}:\n{lines}")

@@ -9,10 +9,11 @@ Source: prometheus-nats-exporter's `objectToMetrics`, `newHealthzCollector`, `ne
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from natsd.core.steps import Steps
 from natsd.monitor.healthz import HealthzOptions, healthz
 from natsd.monitor.metric_text import family, label_text
 from natsd.monitor.observed import ObservedServer
@@ -28,6 +29,8 @@ HEALTH: Final = {
 }
 """The names of the health checks, each with the parameter of `/healthz` that it stands for."""
 MS_NS: Final = 1_000_000
+
+T = TypeVar("T")
 
 
 def numbers(prefix: str, server_id: str, answer: Mapping[str, Any]) -> Iterator[bytes]:
@@ -56,16 +59,31 @@ def _flat(answer: Mapping[str, Any], way: tuple[str, ...]) -> Iterator[tuple[str
 
 
 def health(prefix: str, server_id: str, server: ObservedServer) -> Iterator[bytes]:
-    """Yield the families of the health checks: `status` is 0 if all is well, `status_value` 1."""
+    """Yield the families of the health checks: `status` is 0 if all is well, `status_value` 1.
+
+    After each step of a check an empty piece is yielded.
+    """
     for name, parameter in HEALTH.items():
         query = Query({parameter: "1"} if parameter else {})
-        _, answer = healthz(server, HealthzOptions.of(query))
+        checking = healthz(server, HealthzOptions.of(query))
+        _, answer = yield from _between(checking)
         status = answer["status"]
         is_well = status == "ok"
         labels = label_text(server_id=server_id)
         yield family(f"{prefix}{name}_status", "status", labels, int(not is_well))
         labels = label_text(server_id=server_id, value=status)
         yield family(f"{prefix}{name}_status_value", "status", labels, int(is_well))
+
+
+def _between(steps: Steps[T]) -> Generator[bytes, None, T]:
+    """Run all steps, yield an empty piece after each one, and return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        yield b""
 
 
 def leaf_nodes(prefix: str, server_id: str, count: int) -> bytes:

@@ -137,7 +137,7 @@ class Replies:
         if kind == "STATSZ":
             return {"server": self._describe(), "statsz": await self._answers.statsz(query)}
         if kind == "HEALTHZ":
-            code, health = self._answers.health(query)
+            code, health = await self._answers.health(query)
             return self._with_data({"status": health.pop("status"), "status_code": code} | health)
         if kind == "RAFTZ":
             return self._with_data({})

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from natsd import Server
+from natsd.core.steps import at_once
 from natsd.jetstream import early_requests
 from natsd.jetstream import jetstream as jetstream_module
 from natsd.jetstream.account import JetStreamAccount
@@ -223,13 +224,13 @@ async def test_a_server_that_still_loads_is_not_ready(
     async with starting(monkeypatch, tmp_path) as start:
         server = start.server
         assert not server.is_ready
-        code, _ = healthz(server, HealthzOptions.of(Query({})))
+        code, _ = at_once(healthz(server, HealthzOptions.of(Query({}))))
         assert code == 500
         server.enter_lame_duck()  # as during a recovery: not before the server is ready
         assert not server.is_lame_duck
         await start.finish()
         assert server.is_ready
-        code, _ = healthz(server, HealthzOptions.of(Query({})))
+        code, _ = at_once(healthz(server, HealthzOptions.of(Query({}))))
         assert code == 200
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from types import FrameType
 from typing import Final
 
+from natsd.core.steps import at_once
 from natsd.monitor.internals import STACK_FRAMES_MAX, TASKS_MAX, stacksz
 from natsd.monitor.profiling.pprof import Frame, Stack, encode_profile
 
@@ -25,7 +26,7 @@ def goroutine_profile(debug: int) -> bytes:
     Must be called on the event loop. At most TASKS_MAX tasks are shown.
     """
     if debug not in (AS_PROFILE, GROUPED):
-        return stacksz().encode()
+        return at_once(stacksz()).encode()
     stacks = Counter(_thread_stacks() + _task_stacks())
     if debug == AS_PROFILE:
         samples = {stack: (count,) for stack, count in stacks.items()}
