@@ -91,4 +91,4 @@ def format_duration_ns(duration_ns: int) -> str:
 def _decimal(amount: int, digits: int) -> str:
     """Return amount / 10**digits as an exact decimal number, without trailing zeros."""
     whole, rest = divmod(amount, 10**digits)
-    return f"{whole}.{rest:0{digits}}".rstrip("0") if rest else str(whole)
+    return f"{whole}.{str(rest).zfill(digits)}".rstrip("0") if rest else str(whole)

@@ -13,9 +13,8 @@ from functools import lru_cache
 from typing import Final
 
 SECOND_NS: Final = 1_000_000_000
-SECONDS_KEPT_MAX: Final = 4096
 DAYS_KEPT_MAX: Final = 1024
-"""Seconds and days whose text is kept: lists of connections and streams have few."""
+"""Days whose text is kept: lists of connections and streams have few."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
@@ -47,15 +46,10 @@ def timestamp(wall_ns: int) -> str:
     The seconds have as many decimals as needed, without trailing zeros.
     """
     seconds, rest_ns = divmod(wall_ns, SECOND_NS)
-    text = _second(seconds)
-    return f"{text}.{rest_ns:09}".rstrip("0") + "Z" if rest_ns else text + "Z"
-
-
-@lru_cache(SECONDS_KEPT_MAX)
-def _second(seconds: int) -> str:
     days, seconds = divmod(seconds, 86_400)
     minutes, seconds = divmod(seconds, 60)
-    return f"{_date(days)}T{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+    text = f"{_date(days)}T{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+    return f"{text}.{rest_ns:09}".rstrip("0") + "Z" if rest_ns else text + "Z"
 
 
 @lru_cache(DAYS_KEPT_MAX)

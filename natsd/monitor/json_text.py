@@ -18,7 +18,7 @@ import msgspec.json
 from natsd.core.quoting import html_safe
 
 INDENT: Final = 2
-FLAT_AT_ONCE: Final = 4
+FLAT_AT_ONCE: Final = 2
 _CONTAINERS: Final = (dict, list, tuple, Iterator)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))

@@ -25,7 +25,7 @@ Row: TypeAlias = tuple[bytes, Sequence[Value]]
 Gauges: TypeAlias = Sequence[tuple[str, str]]
 """Name and help of each family, in the order of a row's values."""
 
-ROWS_PER_PIECE: Final = 50
+ROWS_PER_PIECE: Final = 25
 
 
 def row(labels: str, values: Sequence[Value]) -> Row:

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from natsd.core.steps import Steps
 
-LOOK_NS: Final = 25_000
+LOOK_NS: Final = 15_000
 """Time in ns after which clients that wait are served."""
 TURN_NS: Final = 200_000
 """Time in ns after which the loop's other work runs."""

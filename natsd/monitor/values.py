@@ -5,9 +5,10 @@ from functools import lru_cache
 from typing import Final
 
 from natsd.core.durations import format_duration_ns
+from natsd.core.network import timestamp_text
 from natsd.core.wall_time import SECOND_NS
-from natsd.core.wall_time import timestamp as timestamp
 
+timestamp = timestamp_text
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UPTIMES_KEPT_MAX: Final = 4096
 """Spans in seconds whose text is kept: very many connections are idle for the same time."""

@@ -6,7 +6,8 @@
 
 from typing import Final
 
-from natsd.core.wall_time import parse_timestamp, timestamp
+from natsd.core.network import timestamp_text
+from natsd.core.wall_time import parse_timestamp
 
 ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 TIME_NS_MAX: Final = 2**63 - 1
@@ -22,7 +23,7 @@ def bounded_ns(duration_ns: int) -> int:
 
 def format_time(time_ns: int) -> str:
     """Return the time in RFC 3339, UTC, with up to nine digits after the second."""
-    return timestamp(time_ns) if time_ns else ZERO_TIME
+    return timestamp_text(time_ns) if time_ns else ZERO_TIME
 
 
 def parse_time(text: str) -> int:
