@@ -82,6 +82,10 @@ class SendWindow(FrameHandler):
         Rows that are in `found` become done instead.
         """
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no further row can be sent before an answer."""
+
     def resend(self, rows: RowBatch, base: int) -> None:
         """Write frames of the refused rows among these while there is room."""
 

@@ -546,6 +546,15 @@ cdef class SendWindow(FrameHandler):
                 self.next = row + 1
         self._advance()
 
+    @property
+    def is_full(self):
+        """Whether no further row can be sent before an answer."""
+        return (
+            self.in_flight >= self._max_rows
+            or self.in_flight_bytes >= self._max_bytes
+            or self.next - self.first > self._mask
+        )
+
     def resend(self, RowBatch rows, int64_t base):
         """Write frames of the refused rows among these while there is room."""
         cdef int64_t row

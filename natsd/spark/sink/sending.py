@@ -170,7 +170,8 @@ class Sender:
         window = self.window
         is_last = window.next >= self._end
         window.wake_below = 0 if is_last else max(window.in_flight // 2, 1)
-        wait = WAIT_S if must_wait else 0.0
+        can_send = self._resend_at is None and not is_last and not window.is_full
+        wait = WAIT_S if must_wait and not can_send else 0.0
         if self._resend_at is not None and not window.in_flight:
             wait = min(wait, max(self._resend_at - time.monotonic(), 0.0))
         elif must_wait and not window.in_flight:

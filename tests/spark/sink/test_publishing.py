@@ -195,13 +195,14 @@ def test_the_window_bounds_rows_and_bytes() -> None:
     made = window(max_rows=3)
     rows = PLAIN.rows(batch([("a", b"x" * 100)] * 10))
     made.fill(rows, 0, 10)
-    assert (made.next, made.in_flight) == (3, 3)
+    assert (made.next, made.in_flight, made.is_full) == (3, 3, True)
     ack(made, 1, 1)
+    assert not made.is_full
     made.fill(rows, 0, 10)
     assert (made.first, made.next) == (0, 4)
     made = window(max_bytes=200)
     made.fill(rows, 0, 10)
-    assert made.in_flight == 2
+    assert (made.in_flight, made.is_full) == (2, True)
     made = window(max_bytes=1)  # one row is always allowed
     made.fill(rows, 0, 10)
     assert made.in_flight == 1
