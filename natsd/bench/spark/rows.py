@@ -93,11 +93,11 @@ def read_rows(scale: SparkScale, key: str, size: str, payload_bytes: int) -> lis
     parquet = ParquetRead(scale.read, payload_bytes)
     store = StoreRead(scale.read, payload_bytes)
     fetch = Fetch(scale.fetched, payload_bytes)
-    twenty = Goal(20.0, f"fetch-{key}", "nats-py")
+    wanted = {"128": Goal(1.5e6), "1k": Goal(20.0, "fetch-1k", "nats-py")}
     half = Goal(0.5, f"parquet-{key}", "Parquet")
     return [
         rate(f"fetch-{key}", f"nats-py, pull fetch into a list, {size}", fetch),
-        rate(f"read-{key}", f"network read of {count}", network, twenty),
+        rate(f"read-{key}", f"network read of {count}", network, wanted[key]),
         rate(f"parquet-{key}", f"Parquet (snappy) of {count}, column data", parquet),
         rate(f"store-{key}", f"storeDir read of {count}, column data", store, half),
     ]
@@ -120,7 +120,7 @@ def stream_rows(scale: SparkScale) -> list[SparkRow]:
             written,
             "rate",
             MESSAGES,
-            Goal(150e3),
+            Goal(500e3),
         ),
     ]
 

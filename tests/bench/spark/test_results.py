@@ -29,7 +29,7 @@ def add(result: SparkResult, column: int, *values: float) -> None:
 
 
 def test_a_row_is_a_multiple_of_another_one() -> None:
-    fetch, read, parquet, store = results_of("*-128")[:4]
+    fetch, read, parquet, store = results_of("*-1k")
     add(fetch, OURS, 40e3)
     add(read, OURS, 700e3, 900e3, 1000e3)
     add(read, OTHER, 200e3)
@@ -49,13 +49,13 @@ def test_a_row_is_a_multiple_of_another_one() -> None:
 def test_a_row_may_have_a_bound_of_its_own() -> None:
     [write] = results_of("write-128")
     assert not write.misses_goal
-    add(write, OURS, 75e3)
+    add(write, OURS, 250e3)
     add(write, OTHER, 300e3)
     assert (write.to_base, write.misses_goal) == (0.5, True)
 
 
 def test_nothing_is_judged_by_what_is_not_there() -> None:
-    _, read = results_of("read-128")
+    _, read = results_of("read-1k")
     add(read, OURS, 1e6)
     assert read.to_base is None
     assert not read.misses_goal
@@ -64,7 +64,7 @@ def test_nothing_is_judged_by_what_is_not_there() -> None:
 
 
 def test_one_void_run_voids_a_cell_and_is_explained() -> None:
-    _, read = results_of("read-128")
+    _, read = results_of("read-1k")
     add(read, OURS, 1e6)
     read.add(OURS, Run(problem="7 rows, not 8"))
     assert read.median is None
@@ -73,7 +73,7 @@ def test_one_void_run_voids_a_cell_and_is_explained() -> None:
 
 
 def test_cpu_time_is_told_for_each_row() -> None:
-    _, read = results_of("read-128")
+    _, read = results_of("read-1k")
     add(read, OURS, 1e6)
     add(read, OTHER, 1e6)
     assert read.cpu == [CPU]
@@ -92,7 +92,7 @@ def test_growth_is_a_table_of_its_own() -> None:
 
 
 def test_what_is_saved_and_drawn() -> None:
-    fetch, read = results_of("read-128")
+    fetch, read = results_of("read-1k")
     add(fetch, OURS, 40e3)
     add(read, OURS, 1e6)
     saved = as_json([fetch, read], LABELS)
