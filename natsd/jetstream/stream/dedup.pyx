@@ -2,7 +2,7 @@
 
     pages    ids in the order of their sequences, and so of their times: the oldest page goes first
              ┌──────────────────────────┬──────┐
-             │ 256 × hash, sequence, …  │ text ├─▶ the ids' bytes, one behind the other
+             │ 256 × sequence, time, …  │ text ├─▶ the ids' bytes, one behind the other
              └──────────────────────────┴──────┘
     buckets  hash ─▶ ┌────────────────────────┬──────┐
                      │ 7 × 32 bits of a hash, │ more ├─▶ a bucket with the ids that have no room
@@ -218,7 +218,7 @@ cdef class DuplicateWindow:
         cdef SeenId* seen = self.entry(number)
         cdef IdBucket* chain = self.bucket_of(seen.tag)
         cdef IdBucket* bucket = chain
-        cdef IdBucket* before = NULL
+        cdef IdBucket* before
         cdef Place last
         cdef int at = 0
         while bucket.slots[at].tag != seen.tag or bucket.slots[at].number != <uint32_t> number:
