@@ -57,7 +57,12 @@ def test_a_row_comes_with_what_it_is_compared_with() -> None:
 
 @pytest.mark.parametrize(
     ("key", "good", "bad"),
-    [("read-1k", 20.0, 19.9), ("read-128", 1.0, 0.9), ("write-128", 1.0, 0.9), ("memory-1000000", 1.25, 1.3)],
+    [
+        ("read-1k", 20.0, 19.9),
+        ("read-128", 1.0, 0.9),
+        ("write-128", 1.0, 0.9),
+        ("memory-1000000", 1.25, 1.3),
+    ],
 )
 def test_goals(key: str, good: float, bad: float) -> None:
     assert row(key).meets_goal(good)
