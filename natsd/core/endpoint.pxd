@@ -38,6 +38,7 @@ cdef class Endpoint(Pollable):
     cdef Outbound out                    # pending bytes
 
     # Nanoseconds of the monotonic clock; 0: never.
+    cdef int64_t dropped_bytes           # pending bytes that the end of the connection dropped
     cdef readonly int64_t last_activity_ns   # time of the last read
     cdef int64_t blocked_ns              # time since which the socket has taken nothing
     cdef int64_t retried_ns              # last write deadline that passed without a close

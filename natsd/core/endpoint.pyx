@@ -339,7 +339,8 @@ cdef class Endpoint(Pollable):
         return 0
 
     cdef int drop_pending(self) except -1:
-        """Drop all pending bytes."""
+        """Drop all pending bytes, and remember how many they were."""
+        self.dropped_bytes += self.pending()
         out_clear(&self.out, self.reactor.pool)
         if self.framing is not None:
             out_clear(&self.framing.sealed, self.reactor.pool)
@@ -521,6 +522,7 @@ cdef class Endpoint(Pollable):
         transport = self.transport
         self.transport = None
         if self.reason in SLOW_CONSUMER:
+            self.dropped_bytes += transport.get_write_buffer_size()
             transport.abort()
             return 0
         out = self.sendable()
@@ -579,10 +581,11 @@ cdef class Endpoint(Pollable):
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that wait for the socket."""
+        """Bytes that wait for the socket, or waited for it when the connection was closed."""
+        cdef int64_t waiting = self.pending() + self.dropped_bytes
         if self.transport is not None:
-            return self.pending() + self.transport.get_write_buffer_size()
-        return self.pending()
+            waiting += self.transport.get_write_buffer_size()
+        return waiting
 
 
 cdef int close_slowest(Reactor reactor) except -1:

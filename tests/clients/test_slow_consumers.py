@@ -41,6 +41,8 @@ def test_max_pending_closes_the_subscriber(
     received = lazy.read_until_closed()
     assert 0 < len(received) < 400 * 65536
     assert b"-ERR" not in received
+    (closed,) = server.server.closed_clients
+    assert 65536 < closed.pending_bytes <= MIB  # monitoring tells what it did not take
 
 
 def test_a_subscriber_that_catches_up_stays(
