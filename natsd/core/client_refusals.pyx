@@ -117,10 +117,15 @@ cdef int close_for_violation(
     error, reason, logged = VIOLATIONS[violation]
     if violation == MAX_PAYLOAD:    # the received part of the headers follows the line
         line_len = line_length(at, size)
+        if session.trace:
+            session.trace_operation("<<-", at[:line_len].rstrip())
         if may_be_traced(at + line_len, size - line_len, session.counts_parents):
             session.trace_oversized(at[:line_len], at[line_len:size])
         logged += f": {text_of(at[:line_len].split()[-1])} vs {session.payload_max}"
-    elif violation != HEADERS_NOT_SUPPORTED:
+    elif violation == HEADERS_NOT_SUPPORTED:
+        if session.trace:
+            session.trace_operation("<<-", b"HPUB " + at[:size])
+    else:
         before, brace, _ = at[:min(size, <Py_ssize_t>LOGGED_BYTES)].partition(b"{")
         logged += f": {quoted(text_of(before + (brace and b'{[REDACTED]')))}"
     session.error(logged)

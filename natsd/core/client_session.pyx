@@ -769,6 +769,8 @@ cdef class ClientSession(OpHandler):
         sublist.remove_batch(batch)
         for sub in batch:
             detach(sub)
+            if self.trace and self.endpoint.reason is not ClosedReason.SERVER_SHUTDOWN:
+                self.trace_operation("<->", b"DELSUB " + sub.sid_bytes)
         if subscriptions:
             self.reactor.loop.call_soon(self.remove_from, sublist, subscriptions)
 

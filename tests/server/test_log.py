@@ -15,6 +15,7 @@ from natsd.config.levels import TRACE
 from natsd.server.log import DaemonLog, Line, LogError
 from natsd.server.log_rotation import backup_name, backups_of
 from tests.clients.wire import Wire
+from tests.waiting import Eventually
 
 OpenLog = Callable[..., logging.Handler]
 
@@ -304,6 +305,33 @@ def test_the_log_shows_what_a_connect_says_of_the_client(opened: OpenLog, tmp_pa
         '[CONNECT {"verbose": false, "name":"one, \\\\"two\\\\"","pass":"[REDACTED]","protocol":1}]'
     )
     assert shown in (tmp_path / "log").read_text()
+
+
+async def test_refused_publishes_and_ended_subscriptions_are_traced(
+    opened: OpenLog, tmp_path: Path, eventually: Eventually
+) -> None:
+    opened(log_file=tmp_path / "log", logtime=False, trace=True)
+
+    async def traced(server: Server, headers: bytes, publish: bytes) -> list[str]:
+        (tmp_path / "log").write_text("")
+        with Wire(("127.0.0.1", server.client_port)) as client:
+            client.send(b'CONNECT {"verbose":false,"headers":%b}\r\nSUB a 1\r\n' % headers)
+            client.send(publish)
+            client.read_until_closed()
+        await eventually(lambda: "DELSUB" in (tmp_path / "log").read_text())
+        lines = (tmp_path / "log").read_text().splitlines()
+        return [line.rpartition(" - ")[2] for line in lines if "[TRC]" in line][2:]
+
+    with Server(host="127.0.0.1", port=-1, thread=True, trace=True, max_payload=9) as server:
+        assert await traced(server, b"false", b"HPUB b 12 12\r\nNATS/1.0\r\n\r\n\r\n") == [
+            "<<- [HPUB b 12 12]",
+            "<-> [DELSUB 1]",
+        ]
+        assert await traced(server, b"true", b"PUB b 10\r\n0123456789\r\n") == [
+            "<<- [PUB b 10]",
+            "->> [-ERR Maximum Payload Violation]",
+            "<-> [DELSUB 1]",
+        ]
 
 
 def test_headers_alone_are_traced(opened: OpenLog, tmp_path: Path) -> None:
