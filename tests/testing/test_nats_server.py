@@ -296,10 +296,12 @@ def test_every_server_of_a_test_ends_even_if_the_end_of_one_fails(
     def fail(**_: object) -> None:
         raise TimeoutError("the client does not close")
 
-    servers: list[testing.NatsServer] = []
-    with pytest.raises(TimeoutError), running(request) as start:
-        servers += [start(), start(), start()]
-        monkeypatch.setattr(servers[1], "_end", fail)
+    ending = running(request)
+    start = ending.__enter__()
+    servers = [start(), start(), start()]
+    monkeypatch.setattr(servers[1], "_end", fail)
+    with pytest.raises(TimeoutError):
+        ending.__exit__(None, None, None)
     assert [server.is_running for server in servers] == [False, True, False]
     servers[1].stop()
     shutil.rmtree(servers[1].directory)
