@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from natsd.backup.directory import BackupDirectory
 from natsd.backup.errors import BackupError
 from natsd.backup.manifest import Manifest
-from natsd.backup.pieces import DIRECTORY_MODE, FILE_MODE
+from natsd.backup.pieces import FILE_MODE, make_directories
 
 if TYPE_CHECKING:
     from natsd.spark.wire.client import NatsClient
@@ -46,7 +46,8 @@ def files_of(config: Path) -> Iterator[NamedFile]:
         raise BackupError(str(error)) from None
     base = config.absolute().parent
     for path in loaded.files:
-        relative = os.path.relpath(path.absolute(), base).replace("..", "outside")
+        parts = Path(os.path.relpath(path.absolute(), base)).parts
+        relative = "/".join("outside" if part == ".." else part for part in parts)
         yield f"{CONFIG}/{relative}", path.read_bytes()
     resolver = loaded.options.resolver
     if resolver is not None and resolver.dir is not None:
@@ -77,7 +78,7 @@ def write_files(directory: BackupDirectory, manifest: Manifest, target: Path) ->
         path = target / file.path
         if not path.resolve().is_relative_to(target.resolve()):
             raise BackupError(f"{file.path} is no path below {target}")
-        path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        make_directories(path.parent)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         except FileExistsError:

@@ -35,6 +35,7 @@ from natsd.backup.pieces import (
     PieceKey,
     Pieces,
     StoredPiece,
+    make_directories,
     read_file,
     sync_directory,
     write_synced,
@@ -77,7 +78,7 @@ class BackupDirectory:
 
         Raises BackupError or OSError.
         """
-        path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        make_directories(path)
         marker = path / MARKER
         if not marker.exists() and set(os.listdir(path)) <= {f"{MARKER}{UNFINISHED}"}:
             salt = base64.b64encode(os.urandom(SALT_BYTES)).decode()
@@ -212,7 +213,7 @@ class BackupDirectory:
 
     def open_journal(self) -> IO[bytes]:
         """Open the list of stored blocks, to append an encoded Entry for each. Raises OSError."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         return os.fdopen(os.open(self.path / JOURNAL, flags, FILE_MODE), "ab", 0)
 
 

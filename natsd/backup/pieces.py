@@ -122,7 +122,7 @@ class Pieces:
         path = self.path(name)
         data = self._key.pack(body, name)
         if not self.has(StoredPiece(name, len(data))):
-            path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            make_directories(path.parent)
             write_synced(path, data)
             self._touched.add(path.parent)
             self.written_bytes += len(data)
@@ -214,12 +214,19 @@ def read_file(path: Path, *, drops_cache: bool = False) -> bytes:
 def write_synced(path: Path, data: bytes, sync: Callable[[int], None] = os.fsync) -> None:
     """Write a file beside its place, sync it, and rename it to its place. Raises OSError."""
     unfinished = path.with_name(f"{path.name}{UNFINISHED}")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    descriptor = os.open(unfinished, flags, FILE_MODE)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
         sync(file.fileno())
     unfinished.replace(path)
+
+
+def make_directories(path: Path) -> None:
+    """Make a directory and those above it, for the user alone. Raises OSError."""
+    for each in (*reversed(path.parents), path):
+        each.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
 
 
 def sync_directory(path: Path) -> None:

@@ -85,11 +85,19 @@ def _guarded(run: Callable[[argparse.Namespace], int], given: argparse.Namespace
 
 def backup_parser() -> argparse.ArgumentParser:
     """Return the parser of `natsd backup DIR`."""
-    result = _parser("natsd backup", "Back up streams: only what has changed.", EXAMPLES)
+    text = (
+        "Back up streams: only what has changed.\n\n"
+        "natsd backup list DIR, natsd backup verify DIR and natsd backup prune DIR look after them."
+    )
+    result = _parser("natsd backup", text, EXAMPLES)
     _add_common(result)
     _add_place(result, "take the streams from the files of a stopped server")
-    result.add_argument("--account", action="append", default=[], help="only this account")
-    result.add_argument("--stream", action="append", default=[], help="only streams of this name")
+    result.add_argument(
+        "--account", action="append", default=[], help="only this account; may be repeated"
+    )
+    result.add_argument(
+        "--stream", action="append", default=[], help="only streams of this name; may be repeated"
+    )
     result.add_argument(
         "--config", type=Path, metavar="FILE", help="add this configuration, with its secrets"
     )
@@ -107,8 +115,12 @@ def restore_parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--at", metavar="BACKUP", help="id of the backup, or a time (default: last)"
     )
-    result.add_argument("--account", action="append", default=[], help="only this account")
-    result.add_argument("--stream", action="append", default=[], help="only streams of this name")
+    result.add_argument(
+        "--account", action="append", default=[], help="only this account; may be repeated"
+    )
+    result.add_argument(
+        "--stream", action="append", default=[], help="only streams of this name; may be repeated"
+    )
     result.add_argument(
         "--as", dest="renamed", metavar="[ACCOUNT/]STREAM", help="another name for one stream"
     )
@@ -157,7 +169,9 @@ def _add_place(parser: argparse.ArgumentParser, text: str) -> None:
     )
     parser.add_argument("--store", type=Path, metavar="DIR", help=f"{text} (…/jetstream)")
     parser.add_argument("--store-key-file", type=Path, metavar="FILE", help="key of that store")
-    parser.add_argument("--store-prev-key-file", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--store-prev-key-file", type=Path, metavar="FILE", help="key before the last rotation"
+    )
     add_connection(parser)
 
 

@@ -314,15 +314,15 @@ def test_the_configuration_is_added_with_a_flag(
 ) -> None:
     asyncio.run(fill(tmp_path / "a", 0, 2))
     (tmp_path / "parts").mkdir()
-    (tmp_path / "parts/users.conf").write_text("authorization { user: a, password: secret }\n")
-    (tmp_path / "main.conf").write_text("port: 4333\ninclude parts/users.conf\n")
+    (tmp_path / "parts/users..conf").write_text("authorization { user: a, password: secret }\n")
+    (tmp_path / "main.conf").write_text("port: 4333\ninclude parts/users..conf\n")
     assert back_up(tmp_path) == 0
     out = tmp_path / "out"
     assert run("restore", tmp_path / "backups", "--files", out) == 0
     assert not out.exists()
     assert back_up(tmp_path, "--config", tmp_path / "main.conf") == 0
     assert run("restore", tmp_path / "backups", "--files", out) == 0
-    for name in ("main.conf", "parts/users.conf"):
+    for name in ("main.conf", "parts/users..conf"):
         assert (out / "config" / name).read_text() == (tmp_path / name).read_text()
         assert (out / "config" / name).stat().st_mode & 0o777 == 0o600
     capsys.readouterr()

@@ -164,6 +164,28 @@ def test_a_name_is_no_markup_of_the_progress_bar(
     assert name in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["natsd-backup.new", "unfinished", "lock"])
+def test_no_file_is_written_through_a_link(tmp_path: Path, name: str) -> None:
+    """Whoever may write to the directory cannot have the user's other files overwritten."""
+    (tmp_path / "kept").write_text("precious")
+    (tmp_path / "backups").mkdir()
+    asyncio.run(fill(tmp_path / "a", 0, 5))
+    if name != "natsd-backup.new":
+        assert back_up(tmp_path) == 0
+        (tmp_path / "backups" / name).unlink(missing_ok=True)
+    (tmp_path / "backups" / name).symlink_to(tmp_path / "kept")
+    assert back_up(tmp_path) == 2
+    assert (tmp_path / "kept").read_text() == "precious"
+
+
+def test_only_the_user_may_look_into_the_directories(tmp_path: Path) -> None:
+    (tmp_path / "backups").mkdir(mode=0o755)
+    directory = backed_up(tmp_path)
+    below = [path for path in directory.path.rglob("*") if path.is_dir()]
+    assert below
+    assert {path.stat().st_mode & 0o777 for path in below} == {0o700}
+
+
 def test_other_files_among_the_backups_are_no_backups(tmp_path: Path) -> None:
     """A file that some program leaves there neither stops a command nor names the next backup."""
     directory = backed_up(tmp_path)
