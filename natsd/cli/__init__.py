@@ -25,6 +25,16 @@ SECRETS: Final = ("user", "password", "token", "cluster.listen", "cluster.routes
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run natsd with the given arguments (None: those of the process); return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _run_command(given)
+        print(end="", flush=True)  # what is still buffered may find that out, too
+    except BrokenPipeError:  # nobody reads the output any more, as in `natsd top --json | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit complains
+        return 1
+    return code
+
+
+def _run_command(given: list[str]) -> int:
     if given[:1] == ["top"]:
         from natsd import top
 

@@ -68,6 +68,23 @@ def test_a_mistake_is_one_line_and_exit_code_1(
     assert shown.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]], ids=["long", "short"])
+def test_a_reader_that_ends_early_gets_no_traceback(arguments: list[str]) -> None:
+    """`natsd … | head` and a pager that is left."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "natsd", *arguments],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr == b""
+
+
 def test_python_m_natsd() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "natsd", "-v"], capture_output=True, text=True, check=True
