@@ -301,7 +301,7 @@ def _user_of(source: Path) -> int:
 def _stamps(directory: Path) -> Stamps:
     found: Stamps = {}
     for path in directory.rglob("*"):
-        stat = path.stat()
+        stat = path.lstat()
         found[path] = (stat.st_size, stat.st_mtime_ns)
     return found
 
@@ -311,7 +311,7 @@ class _Total:
 
     def __init__(self, streams: list[tuple[str, Path]], *, passes: int, show: Progress) -> None:
         blocks = [path for _, stream in streams for path in stream.rglob(f"*{BLOCK_SUFFIX}")]
-        self._all = sum(path.stat().st_size for path in blocks) * passes
+        self._all = sum(path.lstat().st_size for path in blocks) * passes
         self._show = show
         self._read = 0
 

@@ -62,7 +62,7 @@ def survey(files: StreamFiles, progress: Progress) -> Survey:
     last_checksum = None
     for at, (number, path) in enumerate(blocks):
         loaded = _load(files, number, path, found, is_last=at == len(blocks) - 1)
-        progress(path.stat().st_size)
+        progress(path.lstat().st_size)
         if loaded is None:
             losses.append(_whole_block(path, found.last_sequence + 1))
             continue
@@ -152,7 +152,7 @@ def _losses(block: BlockFile, path: Path, before: int) -> list[FoundDamage]:
 
 
 def _whole_block(path: Path, first: int) -> FoundDamage:
-    size = path.stat().st_size
+    size = path.lstat().st_size
     return FoundDamage(path, 0, size, first, SEQUENCE_LAST, "the block cannot be used")
 
 

@@ -15,6 +15,7 @@ Source: nats-server's `newFileStoreWithCreated`, `recoverPartialPurge`, `loadEnc
 
 import hashlib
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,7 +143,7 @@ class StreamFiles:
 
     def load(self, number: int, path: Path, digest: int | None = None) -> LoadedBlock:
         """Read a block and verify it, unless it was and has that digest. Raises Unusable."""
-        if path.stat().st_size > BLOCK_BYTES_MAX:
+        if _size(path) > BLOCK_BYTES_MAX:
             raise Unusable(f"{path}: it is longer than {BLOCK_BYTES_MAX} bytes")
         data = _read(path)
         key_path = path.with_suffix(".key")
@@ -217,8 +218,18 @@ def _entries(directory: Path) -> Iterator[Path]:
         raise Unusable(f"{directory}: {error.strerror}") from None
 
 
-def _read(path: Path) -> bytes:
+def _size(path: Path) -> int:
     try:
+        return path.stat().st_size
+    except OSError as error:
+        raise Unusable(f"{path}: {error.strerror}") from None
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file. Raises Unusable, also for a pipe or a device."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Unusable(f"{path}: it is no regular file")
         return path.read_bytes()
     except OSError as error:
         raise Unusable(f"{path}: {error.strerror}") from None

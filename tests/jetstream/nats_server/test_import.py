@@ -370,6 +370,23 @@ def test_a_stream_that_cannot_be_served_is_not_taken(
     assert text in line.reason
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("place", ["meta.inf", "msgs/2.blk", "msgs/index.db", "elsewhere"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "nothing"])
+def test_what_is_no_file_is_not_read(tmp_path: Path, place: str, kind: str) -> None:
+    """A source may come from anybody: a pipe or a file without end does not stop the import."""
+    path = write_stream(tmp_path / "source" / "A", "S", SMALL) / place
+    write_stream(tmp_path / "source" / "A", "T", SMALL)
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else "/nowhere/at/all")
+    changed, other = imported(tmp_path / "source", tmp_path / "jetstream").streams
+    assert (other.messages, other.reason) == (4, "")
+    assert changed.reason or changed.messages == 4 or changed.damage
+
+
 def test_a_consumer_that_cannot_be_taken(tmp_path: Path) -> None:
     """It is told; but its stream is not taken if messages wait for the interest of consumers."""
     bad = {"bad": ({"ack_policy": "explicit", "later": 1}, None)}
