@@ -48,6 +48,11 @@ def write_asset(vault: Vault, directory: Path, asset: Model, *, place: Path | No
     vault.write(directory / ASSET_FILE, MAGIC, encode(asset), place=path)
 
 
+def new_asset(vault: Vault, directory: Path, asset: Model) -> dict[str, bytes]:
+    """Return the files of `meta.json`, by name, for a directory that is yet to be made."""
+    return vault.new_files(directory / ASSET_FILE, MAGIC, encode(asset))
+
+
 def read_asset(vault: Vault, directory: Path, model: type[M]) -> M:
     """Return the content of the directory's `meta.json`; a damaged copy is rewritten.
 

@@ -565,6 +565,23 @@ class FaultyJob:
         """Add a step that sets the file's size."""
         self._add(lambda: file.truncate(size))
 
+    def make_directory(self, path: Path) -> None:
+        """Add a step that creates a directory."""
+        self._add(lambda: self._disk.mkdir(path))
+
+    def put_file(self, path: Path, data: Buffer) -> None:
+        """Add the steps that create the file, write it and sync it."""
+        files: list[DiskFile] = []
+        self._add(lambda: files.append(self._disk.open(path, create=True)))
+        self._add(lambda: files[0].truncate(0))
+        self._add(lambda: files[0].pwrite(data, 0))
+        self._add(lambda: files[0].fsync(), lambda _: True)
+        self._add(lambda: files[0].close())
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Add a step that renames a file."""
+        self._add(lambda: self._disk.rename(source, target))
+
     def run_step(self) -> bool:
         """Do the next step and return whether the job is over."""
         if not self.steps:

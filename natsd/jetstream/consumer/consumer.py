@@ -132,6 +132,7 @@ class Consumer:
             self.store.tracker.on_entry = EntryCommands(name, proposer.propose_entry).note
         self.directory = directory
         self._resume = asset.resume
+        self._starting = asset.starting
         self._random_bytes = jetstream.random_bytes
         self._scheduler = jetstream.scheduler
         self._sublist = stream.account.account.sublist
@@ -160,7 +161,12 @@ class Consumer:
     @property
     def asset(self) -> ConsumerAsset:
         """The content of its `meta.json`, if it has files."""
-        return ConsumerAsset(config=self.config, created=self.created_ns, resume=self._resume)
+        return ConsumerAsset(
+            config=self.config,
+            created=self.created_ns,
+            resume=self._resume,
+            starting=self._starting,
+        )
 
     # Creation and end
 
@@ -393,7 +399,7 @@ class Consumer:
     async def _write(self, config: ConsumerConfig) -> None:
         if self.directory is None:
             return
-        asset = ConsumerAsset(config=config, created=self.created_ns, resume=self._resume)
+        asset = self.asset.model_copy(update={"config": config})
         volume = self.stream.jetstream.volume
         try:
             await volume.read(write_asset, self.stream.jetstream.vault, self.directory, asset)

@@ -1,14 +1,17 @@
 """A consumer on disk, and how it is created and removed there.
 
-    <stream>/obs/<consumer>/  state/          what was delivered and acked (consumer_store.py)
+    <stream>/obs/<consumer>/  state/          what was delivered and acked (consumer_store.py);
+                                              made by the first change
                               state.damaged/  states that were found damaged, as they were found
-                              meta.json       the consumer is; written last
+                              meta.json       its configuration
+    <stream>/obs/<consumer>.new/              the consumer is being made, or its creation died
     <stream>/obs/<consumer>.removed/          the consumer is deleted: to be removed
 
 Promise
-- A consumer exists from the moment `meta.json` is on disk to the moment its directory is renamed; a
-  crash before or after leaves a directory that the next start removes. A used state without a
-  `meta.json` is a sign of damage.
+- A consumer exists from the moment its directory has its name to the moment it is renamed; a crash
+  before or after leaves a directory that the next start removes. A directory without `meta.json` is
+  a sign of damage; but earlier versions made an unused state before `meta.json`, and that is the
+  remains of a creation.
 - Damaged files, or files of a later version, stay where they are, and keep their names.
 
 Everything here blocks on the disk and raises OSError.
@@ -25,12 +28,13 @@ from natsd.jetstream.asset_file import (
     has_asset,
     read_asset,
 )
-from natsd.jetstream.models.base import Model, TimeNs, Uint64
+from natsd.jetstream.models.base import Model, Omitempty, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.names import why_unsupported
 from natsd.store.consumer.consumer_files import is_state_used
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import Disk, is_removed, is_transient, make_directories, rename_synced
+from natsd.store.disk.doubled_file import UNFINISHED_SUFFIX
 from natsd.store.errors import EncryptionError
 
 CONSUMERS: Final = "obs"
@@ -42,12 +46,14 @@ class ConsumerAsset(Model):
     """The content of a consumer's `meta.json`.
 
     `resume`: up to this sequence only the last message of each subject is delivered
-    (start_position.py).
+    (start_position.py). `starting`: the first delivery was to be behind this stream sequence, which
+    is all there is to know as long as the consumer has no state; None: it always has one.
     """
 
     config: ConsumerConfig
     created: TimeNs
     resume: Uint64 = 0
+    starting: Omitempty[Uint64 | None] = None
 
 
 class UnsupportedConsumers(Exception):
@@ -97,8 +103,7 @@ def find_consumers(vault: Vault, stream_directory: Path) -> list[FoundConsumer]:
 def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
     """Return the consumer in a directory; None: there is none, and the directory is removed."""
     disk = vault.disk
-    is_there = has_asset(disk, directory) or is_state_used(disk, directory / STATE)
-    if is_removed(directory.name) or not is_there:
+    if not _is_consumer(disk, directory):
         remove(disk, directory)
         return None
     try:
@@ -112,6 +117,14 @@ def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
         return FoundConsumer(directory, None, f"{directory} says that it is {name!r}")
     why_not = why_unsupported(asset.config.metadata)
     return FoundConsumer(directory, asset, why_not, bool(why_not))
+
+
+def _is_consumer(disk: Disk, directory: Path) -> bool:
+    """Tell whether the directory was ever that of a consumer, and still is."""
+    if is_removed(directory.name) or directory.name.endswith(UNFINISHED_SUFFIX):
+        return False
+    state = directory / STATE
+    return has_asset(disk, directory) or not disk.exists(state) or is_state_used(disk, state)
 
 
 def remove(disk: Disk, directory: Path) -> None:

@@ -16,8 +16,8 @@ Promise
 Source: nats-server's `addConsumerWithAssignment`.
 """
 
-import contextlib
 import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import consumer_created, consumer_deleted
-from natsd.jetstream.asset_file import write_asset
+from natsd.jetstream.asset_file import new_asset, write_asset
 from natsd.jetstream.commands.commands import CreateConsumer
 from natsd.jetstream.consumer import files
 from natsd.jetstream.consumer.admission import (
@@ -142,7 +142,7 @@ async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -
         if not is_same(config, consumer.config):
             raise api_error(ErrorId.JSConsumerAlreadyExists)
         config = consumer.config
-    others = _configs(stream)
+    others = _Configs(stream)
     await run_cooperatively(check_work_queue_update(consumer.name, config, stream.config, others))
     await consumer.update(config)
     if config.sourcing:  # deliveries on their way are requested again
@@ -151,7 +151,7 @@ async def update(consumer: Consumer, config: ConsumerConfig, action: str = "") -
 
 async def decide(stream: StreamOfConsumers, config: ConsumerConfig) -> NewConsumer:
     """Decide whether a consumer may be created, its name and its start. Raises ApiError."""
-    others = _configs(stream)
+    others = _Configs(stream)
     check_room(stream.config, _limits(stream).max_consumers, others)
     await run_cooperatively(check_work_queue(config, stream.config, others))
     name = config.durable_name or config.name or _new_name(stream)
@@ -183,11 +183,12 @@ async def apply_create(stream: StreamOfConsumers, new: NewConsumer) -> Consumer:
     stream.consumers[new.name] = consumer
     if stream.committed is not None:
         stream.committed.made(consumer.name, consumer.asset, consumer.store)
-    stream.propose(
-        CreateConsumer(
-            new.name, encode(new.config), new.created_ns, new.start.sequence, new.start.resume
+    if stream.committed is not None:
+        start = new.start
+        config = encode(new.config)
+        stream.propose(
+            CreateConsumer(new.name, config, new.created_ns, start.sequence, start.resume)
         )
-    )
     try:
         consumer.begin(new.start)
         await consumer.counted()
@@ -203,43 +204,26 @@ async def make(stream: StreamOfConsumers, new: NewConsumer, wanted: ReaderFilter
     """Make a consumer's files, if it has any, and the consumer, not yet begun. Raises ApiError."""
     is_filed = stream.is_filed and not (new.config.mem_storage or new.config.direct)
     directory = files.consumer_directory(stream.directory, new.name) if is_filed else None
-    asset = ConsumerAsset(config=new.config, created=new.created_ns, resume=new.start.resume)
+    starting = new.start.sequence - 1
+    asset = ConsumerAsset(
+        config=new.config, created=new.created_ns, resume=new.start.resume, starting=starting
+    )
     store: ConsumerStore | MemoryConsumerStore
     if directory is None:
         store = MemoryConsumerStore(store_options(new.config))
-        store.set_starting_sequence(new.start.sequence - 1)
+        store.set_starting_sequence(starting)
     else:
         try:
-            store = await _create_files(stream, directory, asset, new.start)
+            meta = new_asset(stream.jetstream.vault, directory, asset)
+            await stream.jetstream.volume.make_with_files(directory, meta)
         except (StoreError, OSError) as error:
             _logger.error("JetStream: consumer %s: %s", directory, error)
             raise _no_files(error) from error
+        state, random_bytes = directory / files.STATE, stream.jetstream.random_bytes
+        options = store_options(asset.config)
+        volume = stream.jetstream.volume
+        store = ConsumerStore.begin(volume, state, options, random_bytes, starting=starting)
     return Consumer(stream, new.name, asset, store, directory, wanted)
-
-
-async def _create_files(
-    stream: StreamOfConsumers, directory: Path, asset: ConsumerAsset, start: StartPosition
-) -> ConsumerStore:
-    """Write the state first, then the file that marks the consumer as existing."""
-    volume, random_bytes = stream.jetstream.volume, stream.jetstream.random_bytes
-    await volume.remove_tree(directory)  # remains of a crash or a full disk
-    store: ConsumerStore | None = None
-    try:
-        store = await ConsumerStore.create(
-            volume,
-            directory / files.STATE,
-            store_options(asset.config),
-            random_bytes,
-            starting=start.sequence - 1,
-        )
-        await volume.read(write_asset, stream.jetstream.vault, directory, asset)
-    except BaseException:
-        with contextlib.suppress(StoreError, OSError):  # the first failure is raised
-            if store is not None:
-                await store.abandon()
-            await volume.remove_tree(directory)
-        raise
-    return store
 
 
 # After a restart
@@ -339,7 +323,9 @@ async def _open_files(
     volume, random_bytes = stream.jetstream.volume, stream.jetstream.random_bytes
     state, options = found.directory / files.STATE, store_options(asset.config)
     try:
-        return await ConsumerStore.open(volume, state, options, random_bytes), None
+        return await ConsumerStore.open(
+            volume, state, options, random_bytes, starting=asset.starting
+        ), None
     except ConsumerStateDamaged as error:
         _logger.error("JetStream: %s; %s begins anew", error, found.name)
     if await volume.read(volume.disk.exists, state):
@@ -504,8 +490,20 @@ def _with_kept_fields(config: ConsumerConfig, old: ConsumerConfig) -> ConsumerCo
     return config.model_copy(update=kept)
 
 
-def _configs(stream: ConsumedStream) -> dict[str, ConsumerConfig]:
-    return {name: consumer.config for name, consumer in stream.consumers.items()}
+class _Configs(Mapping[str, ConsumerConfig]):
+    """The configurations of a stream's consumers, without a walk over all for each creation."""
+
+    def __init__(self, stream: ConsumedStream) -> None:
+        self._consumers = stream.consumers
+
+    def __getitem__(self, name: str) -> ConsumerConfig:
+        return self._consumers[name].config
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._consumers)
+
+    def __len__(self) -> int:
+        return len(self._consumers)
 
 
 def _ceilings(stream: StreamOfConsumers) -> Ceilings:

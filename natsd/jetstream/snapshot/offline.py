@@ -25,7 +25,12 @@ from natsd.jetstream.asset_file import read_asset
 from natsd.jetstream.consumer.admission import check_work_queue
 from natsd.jetstream.consumer.config import check_config as check_consumer_config
 from natsd.jetstream.consumer.defaults import Ceilings
-from natsd.jetstream.consumer.files import STATE, UnsupportedConsumers, find_consumers
+from natsd.jetstream.consumer.files import (
+    STATE,
+    ConsumerAsset,
+    UnsupportedConsumers,
+    find_consumers,
+)
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import ConsumerConfig
@@ -58,6 +63,7 @@ from natsd.store.backup.snapshot_file import SnapshotReader, SnapshotWriter
 from natsd.store.block.stored_blocks import StoredBlock, StoredBlocks
 from natsd.store.commit.volume import LOCK_NAME, Volume
 from natsd.store.consumer import consumer_files
+from natsd.store.consumer.tracking import ConsumerTracker
 from natsd.store.crypto.keys import OperatorKeys, Random, open_data_key
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import Disk
@@ -253,8 +259,12 @@ class StreamTaking:
                 self.done.damage.append(found.why_not)
                 continue
             tracker = tracker_of(found.asset.config)
+            state, starting = found.directory / STATE, found.asset.starting
+            if starting is not None and consumer_files.is_blank(self._disk, state):
+                tracker.set_starting(starting)
+                yield _image_of(found.name, found.asset, tracker)
+                continue
             try:
-                state = found.directory / STATE
                 log, recovery = consumer_files.recover(
                     self._disk,
                     state,
@@ -267,11 +277,7 @@ class StreamTaking:
                 continue
             log.file.close()
             self.done.damage += map(str, recovery.damage)
-            asset = found.asset
-            consumer = SnapshotConsumer(
-                name=found.name, config=asset.config, created=asset.created, resume=asset.resume
-            )
-            yield ConsumerImage(consumer, tracker.encode())
+            yield _image_of(found.name, found.asset, tracker)
 
     def _open(self, name: str) -> _OpenStore:
         directory = self._directory / name
@@ -303,6 +309,13 @@ class StreamTaking:
             self.done.delayed = counts.msgs
         if store.name == MESSAGES or counts.msgs or choice is not None:
             yield counts.state_entry()
+
+
+def _image_of(name: str, asset: ConsumerAsset, tracker: ConsumerTracker) -> ConsumerImage:
+    consumer = SnapshotConsumer(
+        name=name, config=asset.config, created=asset.created, resume=asset.resume
+    )
+    return ConsumerImage(consumer, tracker.encode())
 
 
 def _state_of(found: Recovered) -> StoreState:

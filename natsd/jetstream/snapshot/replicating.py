@@ -165,6 +165,7 @@ async def _tracker_of(stream: RestoredStream, found: FoundConsumer) -> bytes:
         found.directory / CONSUMER_DIRECTORY,
         consumer_options(found.asset.config),
         stream.jetstream.random_bytes,
+        starting=found.asset.starting,
     )
     try:
         return store.tracker.encode()

@@ -53,6 +53,7 @@ from natsd.store.commit.commits import (
     idle_sources,
     still_out,
 )
+from natsd.store.commit.new_directories import NewDirectories
 from natsd.store.disk.disk import CommitJob, Disk, DiskFile, below, is_transient
 from natsd.store.disk.file_syncs import FileSyncs, Outcome
 from natsd.store.errors import StoreFull, StoreReadOnly
@@ -115,6 +116,7 @@ class Committer:
         self._threads_until_ns = 0  # by the clock: until then only worker threads write
         self._workers = disk.commit_workers(threads)
         self._threads = threads
+        self.new_directories = NewDirectories(self._workers)
         self._files: FileSyncs[CommitSource] = FileSyncs(self._workers, self._sync_failed)
         self._journal = (
             None if journal is None else JournalDriver(self._workers, journal, self._files)

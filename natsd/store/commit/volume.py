@@ -22,9 +22,10 @@ Promise
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -32,6 +33,7 @@ from typing import TypeVar
 from natsd.core.network import Reactor, tune_allocator
 from natsd.store.block.cache_budget import CacheBudget
 from natsd.store.commit.committer import THREADS, Committer
+from natsd.store.commit.new_directories import unfinished
 from natsd.store.disk.disk import Disk, Lock, make_directories, rename_removed, sync_names
 from natsd.store.errors import StoreReadOnly
 from natsd.store.wal.replay import Replayed, replay
@@ -125,6 +127,33 @@ class Volume:
         Blocks on the disk. Raises `OSError`.
         """
         make_directories(self.disk, path)
+
+    async def make_with_files(self, directory: Path, files: Mapping[str, bytes]) -> None:
+        """Make a directory with small files in the place of what is there; on disk on return.
+
+        What a crash or a full disk left is removed, and missing parents are made. Nothing in the
+        directory may be open. Raises `OSError` or StoreReadOnly; then there is no such directory,
+        or its path cannot be used before the next start.
+        """
+        make = self.committer.new_directories.make
+        try:
+            try:
+                await self.committer.forget_removed(directory)
+                await make(directory, files)
+            except FileExistsError:
+                await self._clear(directory)
+                await make(directory, files)
+            except FileNotFoundError:
+                await self.read(self.make_directory, directory.parent)
+                await make(directory, files)
+        except BaseException:
+            with contextlib.suppress(StoreReadOnly, OSError):  # the first failure is raised
+                await self._clear(directory)
+            raise
+
+    async def _clear(self, directory: Path) -> None:
+        await self.read(self.disk.rmtree, unfinished(directory))
+        await self.remove_tree(directory)
 
     async def unlink(self, *paths: Path) -> None:
         """Remove files; the removal is on disk on return.

@@ -16,7 +16,9 @@ Promise
   its name until a checkpoint holds what was read from it.
 - A log of version 1 is read, and replaced by a new checkpoint and a new log. Its checkpoint has 0
   as the version.
-- Without a checkpoint that verifies there is no state; then no file is changed.
+- A consumer whose state never changed has no files, or, after a crash during the first write of
+  them, no checkpoint and no entry in a log (`is_blank`): its creator knows where it begins.
+- Otherwise, without a checkpoint that verifies there is no state; then no file is changed.
 
 All functions here block on the disk and raise OSError.
 """
@@ -47,6 +49,8 @@ CHECKPOINT: Final = struct.Struct("<IIQQ")
 LOG_SUFFIX: Final = ".log"
 LOG_HEADER_BYTES: Final = 64
 DAMAGED_DIRECTORY: Final = "damaged"
+# The log of a state that changed before it had files: its number tells that it was used.
+FIRST_USED_LOG: Final = 2
 
 Random: TypeAlias = Callable[[int], bytes]
 
@@ -149,19 +153,49 @@ def create(
     return write_generation(disk, first, tracker.encode())
 
 
+def write_first_change(
+    disk: Disk, directory: Path, state: bytes, total: int, random: Random, *, place: str
+) -> OpenLog:
+    """Create the files of a state that changed `total` times before it had any.
+
+    The directory's parent, the consumer's own, must exist: if the consumer is being deleted, it is
+    not made anew.
+    """
+    with contextlib.suppress(FileExistsError):  # an earlier try, or process, ended after this step
+        disk.mkdir(directory)
+    disk.sync_dir(directory.parent)
+    first = first_generation(directory, random, FIRST_USED_LOG, total, place=place)
+    return write_generation(disk, first, state)
+
+
 def is_state_used(disk: Disk, directory: Path) -> bool:
     """Return whether the state was changed since its creation.
 
-    A delivery counts as a change, and so does a close.
+    A delivery counts as a change, and so does a close of a state with files.
     """
     if not disk.exists(directory):
         return False
-    logs = [name for name in disk.listdir(directory) if name.endswith(LOG_SUFFIX)]
+    logs = _logs(disk, directory)
     first = f"{1:06}{LOG_SUFFIX}"
-    if any(name != first for name in logs):
+    return any(name != first for name in logs) or _has_entries(disk, directory, logs)
+
+
+def is_blank(disk: Disk, directory: Path) -> bool:
+    """Return whether no checkpoint was ever written: there is none, and no log has an entry."""
+    if not disk.exists(directory):
         return True
-    return bool(
-        logs and read_contents(disk, directory / first).data[LOG_HEADER_BYTES:].strip(b"\0")
+    if twins_exist(disk, directory / CHECKPOINT_FILE):
+        return False
+    return not _has_entries(disk, directory, _logs(disk, directory))
+
+
+def _logs(disk: Disk, directory: Path) -> list[str]:
+    return [name for name in disk.listdir(directory) if name.endswith(LOG_SUFFIX)]
+
+
+def _has_entries(disk: Disk, directory: Path, logs: list[str]) -> bool:
+    return any(
+        read_contents(disk, directory / name).data[LOG_HEADER_BYTES:].strip(b"\0") for name in logs
     )
 
 

@@ -6,6 +6,8 @@
                                                    checkpoint; later changes go to the new log
 
 Promise
+- A state that never changed has no files: an idle consumer costs no write, sync or descriptor. The
+  first change writes a checkpoint with the whole state.
 - An update takes effect in memory at once; it is on disk when `synced()` returns. A crash undoes
   only the latest changes, without gaps: undone deliveries and acks may lead to redeliveries, but no
   message is skipped, and none counts as acknowledged that was not.
@@ -37,8 +39,10 @@ from natsd.store.consumer.consumer_files import (
     Random,
     Recovery,
     create,
+    is_blank,
     recover,
     remove_log,
+    write_first_change,
     write_generation,
 )
 from natsd.store.consumer.consumer_state import ConsumerOptions, ConsumerState
@@ -65,7 +69,7 @@ class _Waiter:
 
 
 class ConsumerStore(CommitSource):
-    """The durable state of one consumer; made by `create` or `open`."""
+    """The durable state of one consumer; made by `begin`, `create` or `open`."""
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class ConsumerStore(CommitSource):
         directory: Path,
         random: Random,
         tracker: ConsumerTracker,
-        log: OpenLog,
+        log: OpenLog | None,
         recovery: Recovery,
     ) -> None:
         self.directory = directory
@@ -81,12 +85,14 @@ class ConsumerStore(CommitSource):
         self._volume = volume
         self._random = random
         self._tracker = tracker
-        self._log = log
-        self._file: DiskFile | None = log.file  # None: closed, since other logs need descriptors
+        self._log = log  # None: the state never changed, and has no files
+        # None: there is none, or it is closed, since other logs need descriptors
+        self._file: DiskFile | None = None if log is None else log.file
         self._was_used = True  # whether the log was written since `_take_used` was last called
-        self._end = log.end  # offset of the next extent in the log
+        self._end = 0 if log is None else log.end  # offset of the next extent in the log
         self._allocated = 0  # file size that is reserved, in bytes
-        self._durable = log.total  # number of changes that are committed
+        # number of changes that are committed
+        self._durable = 0 if log is None else log.total
         self._flight_bytes = 0  # length of the extent that is being written
         self._flight_count = 0  # number of changes once that extent is written
         self._log_bytes_max = LOG_BYTES_MIN
@@ -101,15 +107,35 @@ class ConsumerStore(CommitSource):
         self._waiters: list[_Waiter] = []
         # Called with the number of durable changes (`change_count`) after each commit.
         self.on_durable: Callable[[int], None] | None = None
-        tracker.start_logging(log.total)
+        tracker.start_logging(self._durable)
         tracker.listen(self._changed)
         volume.committer.attach(self)
-        self._hold_file()
+        if self._file is not None:
+            self._hold_file()
         # Direct references save a Python frame: these are called millions of times a second.
         self.update_delivered: Callable[[int, int, int, int], None] = tracker.update_delivered
         self.update_acks: Callable[[int, int], None] = tracker.update_acks
         self.update_starting: Callable[[int], None] = tracker.update_starting
         self.remove_redelivered_below: Callable[[int], None] = tracker.remove_redelivered_below
+
+    @classmethod
+    def begin(
+        cls,
+        volume: Volume,
+        directory: Path,
+        options: ConsumerOptions,
+        random: Random,
+        *,
+        starting: int = 0,
+    ) -> "ConsumerStore":
+        """Return the store of a consumer without deliveries, which has no files yet.
+
+        The first message to deliver is the one behind stream sequence `starting`. The caller keeps
+        this number, and opens the store with it.
+        """
+        tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
+        tracker.set_starting(starting)
+        return cls(volume, directory, random, tracker, None, Recovery())
 
     @classmethod
     async def create(
@@ -133,12 +159,21 @@ class ConsumerStore(CommitSource):
 
     @classmethod
     async def open(
-        cls, volume: Volume, directory: Path, options: ConsumerOptions, random: Random
+        cls,
+        volume: Volume,
+        directory: Path,
+        options: ConsumerOptions,
+        random: Random,
+        *,
+        starting: int | None = None,
     ) -> "ConsumerStore":
         """Open the state on disk; `recovery` of the result tells what was found.
 
-        Raises OSError, or ConsumerStateDamaged if no checkpoint verifies.
+        With `starting`, a state without files is that of `begin`. Raises OSError, or
+        ConsumerStateDamaged if no checkpoint verifies.
         """
+        if starting is not None and await volume.read(is_blank, volume.disk, directory):
+            return cls.begin(volume, directory, options, random, starting=starting)
         tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
         find = partial(recover, place=volume.place_of(directory))
         log, recovery = await volume.read(find, volume.disk, directory, tracker, random)
@@ -230,8 +265,8 @@ class ConsumerStore(CommitSource):
         """Write all changes, and a checkpoint with the whole state unless the log is empty.
 
         Then a log that is cut short or replaced by an older one loses nothing. The first log is
-        replaced even if it is empty, since its number tells that the state was never used. Raises
-        as `synced` does.
+        replaced even if it is empty, since its number tells that the state was never used. A state
+        without files is left so. Raises as `synced` does.
         """
         if isinstance(self._error, StoreClosed):
             return
@@ -239,8 +274,8 @@ class ConsumerStore(CommitSource):
             await self.synced()
             await self._until_quiet()
             await self._settle()
-            generation = self._log.generation
-            if generation.log_id == 1 or self._durable != generation.total:
+            generation = None if self._log is None else self._log.generation
+            if generation and (generation.log_id == 1 or self._durable != generation.total):
                 with contextlib.suppress(StoreFull):  # the log has all changes
                     self._begin_anew()
                     await self.synced()
@@ -296,11 +331,12 @@ class ConsumerStore(CommitSource):
         if self._error is not None or self._is_full or not self._quiet.is_set():
             return None
         changes = self._tracker.changes.count
-        if self._anew or self._end + changes * ENTRY_BYTES > self._log_bytes_max:
+        is_first = self._log is None and self._tracker.change_count > 0
+        if self._anew or is_first or self._end + changes * ENTRY_BYTES > self._log_bytes_max:
             self._quiet.clear()
             self._checkpointing = asyncio.get_running_loop().create_task(self._checkpoint())
             return None
-        if changes == 0:
+        if changes == 0 or self._log is None:
             return None
         self._quiet.clear()
         if self._file is None:
@@ -390,6 +426,7 @@ class ConsumerStore(CommitSource):
 
     async def _reopen(self) -> None:
         try:
+            assert self._log is not None
             disk, path = self._volume.disk, self._log.generation.path
             self._file = await self._volume.read(disk.open, path)
             self._was_used = True
@@ -406,15 +443,22 @@ class ConsumerStore(CommitSource):
         count, state = tracker.change_count, tracker.encode()
         tracker.start_logging(count)
         self._anew = False
-        following = self._log.generation.following(count, self._random)
-        log = await self._volume.read(write_generation, disk, following, state)
+        if self._log is None:
+            place = self._volume.place_of(self.directory)
+            make = partial(write_first_change, place=place)
+            arguments = (disk, self.directory, state, count, self._random)
+            log = await self._volume.read(make, *arguments)
+        else:
+            following = self._log.generation.following(count, self._random)
+            log = await self._volume.read(write_generation, disk, following, state)
         replaced, self._log = self._log, log
         old_file, self._file = self._file, log.file
         self._hold_file()
         self._end, self._allocated = log.end, 0
         self._log_bytes_max = max(LOG_BYTES_MIN, LOG_STATE_FACTOR * len(state))
         self._reach(count)
-        await self._drop(replaced, old_file)
+        if replaced is not None:
+            await self._drop(replaced, old_file)
 
     async def _drop(self, log: OpenLog, file: DiskFile | None) -> None:
         """Remove a log that no checkpoint names any more.

@@ -39,7 +39,14 @@ from natsd.store.crypto.keys import (
 )
 from natsd.store.disk.disk import Disk
 from natsd.store.disk.doubled_file import Content
-from natsd.store.disk.twin_file import TwinDamage, Twins, read_twins, replace_twins, twins_exist
+from natsd.store.disk.twin_file import (
+    TwinDamage,
+    Twins,
+    new_twins,
+    read_twins,
+    replace_twins,
+    twins_exist,
+)
 from natsd.store.errors import EncryptionError, KeyMissing, KeyWrong
 
 MAGIC: Final = b"NATSDSEA"
@@ -64,17 +71,23 @@ class Vault:
         `place` is the path where the file will be read, if not `path`. Raises OSError, with the old
         content still there.
         """
+        replace_twins(self.disk, path, *self._content(place or path, magic, body))
+
+    def new_files(self, path: Path, magic: bytes, body: bytes) -> dict[str, bytes]:
+        """Return the files that `write` would make, by name, for a directory yet to be made."""
+        return new_twins(path.name, *self._content(path, magic, body))
+
+    def _content(self, path: Path, magic: bytes, body: bytes) -> tuple[bytes, bytes, str]:
+        """Return magic, body and place as they are written, encrypted if there is a key."""
         assert len(magic) == _MAGIC_BYTES
-        place_text = self._place(place or path)
+        place = self._place(path)
         if self.keys.key is None:
-            replace_twins(self.disk, path, magic, body, place_text)
-            return
+            return magic, body, place
         salt, nonce = self.random(SALT_BYTES), self.random(NONCE_BYTES)
-        context = _encoded(place_text)
+        context = _encoded(place)
         aead = make_aead(self.keys.cipher, _key(self.keys.key, salt, context))
         head = HEAD.pack(self.keys.cipher, salt, nonce)
-        sealed = head + aead.encrypt(nonce, magic + body, context)
-        replace_twins(self.disk, path, MAGIC, sealed, place_text)
+        return MAGIC, head + aead.encrypt(nonce, magic + body, context), place
 
     def read(self, path: Path, magic: bytes) -> bytes | None:
         """Return the file's body, and write the file anew if that is needed.

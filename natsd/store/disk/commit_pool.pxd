@@ -16,7 +16,9 @@ cdef extern from "natsd/store/disk/commit_steps.h" nogil:
 cdef struct Step:
     int kind
     int fd
-    const char* data          # bytes to write, or the path of a directory to sync
+    const char* data          # bytes to write
+    const char* path          # of a directory, of a file to put, or of the source of a rename
+    const char* target        # of a rename
     size_t size
     int64_t offset            # where to write or allocate; for a truncation the size
     int part                  # of the job, from 1 on; 0: runs only if all parts succeeded
@@ -59,13 +61,14 @@ cdef class PoolJob:
     cdef bint is_submitted
     cdef int part             # part of the next steps; 0: none
     cdef int parts
-    cdef list paths           # encoded paths of directories
+    cdef list paths           # encoded paths of steps that have some
     cdef list files           # the file or path of each step, for its error
     cdef readonly object token
     cdef readonly object error
     cdef readonly list failures
 
     cdef Step* add(self, int kind, object target) except NULL
+    cdef const char* encoded(self, path) except NULL
     cdef int finish(self) except -1
     cdef void let_go(self) noexcept
     cdef object error_of(self, int at)

@@ -14,6 +14,7 @@ Promise
 - A job may begin with parts: a failure in a part ends only that part. The steps behind the parts
   run if all parts succeeded. So one job writes many files, and then syncs one file for them.
 - The written buffers are held (a bytearray cannot be resized) until the job is taken.
+- Steps on whole files and directories take paths; those on the bytes of a file take an open file.
 - A write that the kernel cut short is a `ShortWrite`; nothing is tried a second time.
 - One thread owns the pool: only it may call `submit`, `take_completed`, `wait` and `close`.
 - `close` returns only when all submitted jobs have run.
@@ -30,7 +31,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport strerror
 
-from natsd.store.disk.disk import ShortWrite
+from natsd.store.disk.disk import DIRECTORY_MODE, FILE_MODE, ShortWrite
 
 
 cdef extern from "natsd/store/disk/commit_steps.h" nogil:
@@ -39,6 +40,11 @@ cdef extern from "natsd/store/disk/commit_steps.h" nogil:
     int step_datasync(int fd)
     int step_sync_directory(const char* path, size_t* tried)
     int step_truncate(int fd, int64_t size)
+    int step_make_directory(const char* path, unsigned mode)
+    int step_put_file(
+        const char* path, unsigned mode, const char* data, size_t n, size_t* written
+    )
+    int step_rename(const char* source, const char* target)
     int bell_open(int* ends)
     void bell_ring(int* ends)
     void bell_silence(int* ends)
@@ -63,6 +69,13 @@ cdef enum StepKind:
     DATASYNC
     SYNC_DIRECTORY
     TRUNCATE
+    MAKE_DIRECTORY
+    PUT_FILE
+    RENAME
+
+
+cdef unsigned directory_mode = DIRECTORY_MODE
+cdef unsigned file_mode = FILE_MODE
 
 
 cdef void append_job(JobList* jobs, JobState* job) noexcept nogil:
@@ -91,7 +104,14 @@ cdef int run_step(Step* step) noexcept nogil:
     if step.kind == ALLOCATE:
         return step_allocate(step.fd, step.offset, <int64_t>step.size)
     if step.kind == SYNC_DIRECTORY:
-        return step_sync_directory(step.data, &step.written)
+        return step_sync_directory(step.path, &step.written)
+    if step.kind == MAKE_DIRECTORY:
+        return step_make_directory(step.path, directory_mode)
+    if step.kind == PUT_FILE:
+        error = step_put_file(step.path, file_mode, step.data, step.size, &step.written)
+        return -1 if error == 0 and step.written != step.size else error
+    if step.kind == RENAME:
+        return step_rename(step.path, step.target)
     return step_truncate(step.fd, step.offset)
 
 
@@ -195,9 +215,37 @@ cdef class PoolJob:
 
     def sync_directory(self, path) -> None:
         """Sync a directory, so that files created, renamed and removed in it are on disk."""
+        cdef const char* encoded = self.encoded(path)
+        self.add(SYNC_DIRECTORY, path).path = encoded
+
+    def make_directory(self, path) -> None:
+        """Create one directory, whose parent exists."""
+        cdef const char* encoded = self.encoded(path)
+        self.add(MAKE_DIRECTORY, path).path = encoded
+
+    def put_file(self, path, data) -> None:
+        """Create the file, or replace its content, and sync it; see `write` for `data`."""
+        cdef const char* encoded = self.encoded(path)
+        cdef Step* step = self.add(PUT_FILE, path)
+        PyObject_GetBuffer(data, &step.held, PyBUF_SIMPLE)
+        step.is_held = True
+        step.path = encoded
+        step.size = <size_t>step.held.len
+        step.data = <const char*>step.held.buf
+
+    def rename(self, source, target) -> None:
+        """Replace `target`, if there is one."""
+        cdef const char* old_path = self.encoded(source)
+        cdef const char* new_path = self.encoded(target)
+        cdef Step* step = self.add(RENAME, source)
+        step.path = old_path
+        step.target = new_path
+
+    cdef const char* encoded(self, path) except NULL:
+        """Return the path for the system's calls; the job keeps it."""
         cdef bytes encoded = os.fsencode(path)
-        self.add(SYNC_DIRECTORY, path).data = PyBytes_AS_STRING(encoded)
         self.paths.append(encoded)
+        return PyBytes_AS_STRING(encoded)
 
     def truncate(self, file, int64_t size) -> None:
         """Cut the file to `size` bytes, or extend it by zeros."""
@@ -244,7 +292,7 @@ cdef class PoolJob:
     cdef object error_of(self, int at):
         cdef Step* step = &self.state.steps[at]
         target = self.files[at]
-        path = target if step.kind == SYNC_DIRECTORY else target.path
+        path = getattr(target, "path", target)  # a file, or a path
         if step.error < 0:
             return ShortWrite(path, step.size, step.written)
         return OSError(step.error, strerror(step.error).decode("utf-8", "replace"), str(path))

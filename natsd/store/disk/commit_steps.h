@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifdef __linux__
@@ -75,6 +77,28 @@ static inline int step_truncate(int fd, int64_t size) {
     int result;
     AGAIN(result, ftruncate(fd, size));
     return result < 0 ? errno : 0;
+}
+
+static inline int step_make_directory(const char *path, unsigned mode) {
+    return mkdir(path, (mode_t)mode) < 0 ? errno : 0;
+}
+
+/* Create a file, or empty it, write it once and sync it. *written: see step_write. */
+static inline int step_put_file(
+    const char *path, unsigned mode, const char *data, size_t n, size_t *written
+) {
+    int error, fd;
+    *written = 0;
+    AGAIN(fd, open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, (mode_t)mode));
+    if (fd < 0) return errno;
+    error = step_write(fd, data, n, 0, written);
+    if (error == 0 && *written == n) error = step_sync(fd);
+    close(fd);
+    return error;
+}
+
+static inline int step_rename(const char *source, const char *target) {
+    return rename(source, target) < 0 ? errno : 0;
 }
 
 /* A bell: readable after it was rung, until it is silenced. ends[0] is watched, ends[1] is rung. */

@@ -167,6 +167,15 @@ class CommitJob(Protocol):
     def truncate(self, file: DiskFile, size: int) -> None:
         """Add a step that cuts the file to `size` bytes."""
 
+    def make_directory(self, path: Path) -> None:
+        """Add a step that creates one directory, whose parent exists."""
+
+    def put_file(self, path: Path, data: Buffer) -> None:
+        """Add a step that creates the file, or replaces its content, and syncs it."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Add a step that renames a file, and replaces `target`, if there is one."""
+
 
 class CommitWorkers(Protocol):
     """Threads that do jobs in parallel; all calls come from one thread."""

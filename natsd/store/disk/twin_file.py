@@ -130,6 +130,12 @@ def replace_twins(disk: Disk, path: Path, magic: bytes, body: bytes, place: str)
         raise
 
 
+def new_twins(name: str, magic: bytes, body: bytes, place: str) -> dict[str, bytes]:
+    """Return the bytes of both files, by name, for a directory that is yet to be made."""
+    data = encode_doubled(Content(magic, body, 1, place))
+    return {name: data, name + COPY_SUFFIX: data}
+
+
 def remove_twins(disk: Disk, path: Path) -> None:
     """Remove both files; the removal is on disk on return."""
     for each in (path, copy_of(path)):

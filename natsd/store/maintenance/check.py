@@ -53,6 +53,8 @@ from natsd.store.recovery.index_db import (
 from natsd.store.wal.replay import replay
 
 TWIN_SUFFIXES: Final = (".json", ".db")
+CONSUMERS: Final = "obs"  # directory in a stream's, with one directory for each consumer
+STATE: Final = "state"
 BLOCK_BYTES_MAX: Final = 8 << 20  # size of new blocks, which recovery needs; none is written
 
 
@@ -129,6 +131,7 @@ def check_unlocked(disk: Disk, root: Path, operator: OperatorKeys, random: Rando
             report.findings += check_twins(overlay, root, directory / name)
         if is_stream(names):
             check_stream(overlay, root, directory, operator, random, report)
+        report.consumers += is_consumer(names) or is_unused_consumer(directory, names)
         if is_consumer(names):
             check_consumer(overlay, root, directory, random, report)
     return report
@@ -156,6 +159,11 @@ def is_consumer(names: list[str]) -> bool:
     return CHECKPOINT_FILE in names or any(
         name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdecimal() for name in names
     )
+
+
+def is_unused_consumer(directory: Path, names: list[str]) -> bool:
+    """Return whether this is the directory of a consumer that has no state yet."""
+    return directory.parent.name == CONSUMERS and STATE not in names
 
 
 def context_of(root: Path, directory: Path) -> str:
@@ -239,7 +247,6 @@ def check_consumer(disk: Disk, root: Path, directory: Path, random: Random, repo
 
     `disk` is written to, so pass an OverlayDisk.
     """
-    report.consumers += 1
     tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)  # the checkpoint names the real policy
     try:
         place = context_of(root, directory)

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,6 +101,13 @@ class Segment:
     end: int = HEADER_BYTES
     is_new: bool = True
     paths: set[Path] = field(default_factory=set)
+    directories: set[Path] = field(default_factory=set)  # all above the paths, also forgotten ones
+
+    def add_paths(self, paths: Iterable[Path]) -> None:
+        """Note paths that a batch writes to."""
+        for path in set(paths) - self.paths:
+            self.paths.add(path)
+            self.directories.update(path.parents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +204,9 @@ class WriteAheadLog:
 
     def paths_below(self, directory: Path) -> list[Path]:
         """Return the paths in that directory, at any depth, that replay would write to."""
-        return below(directory, {path for segment in self._segments for path in segment.paths})
+        # A creation asks for its new directory, which no segment knows, beside thousands of paths.
+        known = [segment.paths for segment in self._segments if directory in segment.directories]
+        return below(directory, set().union(*known))
 
     def add_writes(self, job: CommitJob, extents: Sequence[Extent]) -> bool:
         """Add the steps that write these extents to the journal and sync it.
@@ -214,7 +223,7 @@ class WriteAheadLog:
             return False
         self._last_write = _LastWrite(segment, segment.end, segment.is_new, self._next_number)
         self._add_steps(job, segment, self._batch(segment, entries))
-        segment.paths.update(extent.file.path for extent in extents)
+        segment.add_paths(extent.file.path for extent in extents)
         return True
 
     def take_back(self) -> None:
@@ -346,6 +355,7 @@ class WriteAheadLog:
         """Empty the segments after the end of their epochs reached the disk."""
         for segment in segments:
             segment.paths.clear()
+            segment.directories.clear()
             segment.end = HEADER_BYTES
         self._names.clear()
 

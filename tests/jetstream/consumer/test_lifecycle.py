@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 from natsd.jetstream.consumer.consumer import Consumer
+from natsd.jetstream.consumer.engine_settings import store_options
 from natsd.jetstream.consumer.files import STATE, STATE_DAMAGED
 from natsd.jetstream.consumer.start_position import StartPosition
 from natsd.jetstream.errors import ApiError
 from natsd.store.consumer.consumer_state import SequencePair
+from natsd.store.consumer.consumer_store import ConsumerStore
 from tests.jetstream.consumer.serving import SECOND, Served, found, serving, wipe
 from tests.waiting import Eventually
 
@@ -215,24 +218,57 @@ async def test_what_is_deleted_stays_deleted(tmp_path: Path) -> None:
 
 
 async def test_a_create_that_died_never_happened(tmp_path: Path) -> None:
+    """The crash left the directory under the name that it has until it is complete."""
+    async with serving(tmp_path) as served:
+        await served.consumer(await served.stream())
+    (directory,) = found(tmp_path, "obs/C")
+    unfinished = directory.rename(directory.with_name("C.new"))
+    (unfinished / "meta.json.copy").unlink()
+    async with serving(tmp_path) as served:
+        stream = await served.stream()
+        assert not stream.consumers
+        assert not stream.offline_consumers.reasons
+        assert not unfinished.exists()
+        await served.consumer(stream)
+
+
+async def test_a_create_that_died_in_an_earlier_version_never_happened(tmp_path: Path) -> None:
     """The crash left an initial state and no configuration."""
     async with serving(tmp_path) as served:
-        consumer = await served.consumer(await served.stream())
+        stream = await served.stream()
+        consumer = await served.consumer(stream)
         assert consumer.directory is not None
-        state = {path.name: path.read_bytes() for path in (consumer.directory / STATE).iterdir()}
-    (directory,) = found(tmp_path, "obs/C")
-    for name in ("meta.json", "meta.json.copy"):
-        (directory / name).unlink()
-    for path in list((directory / STATE).iterdir()):
-        path.unlink()
-    for name, data in state.items():
-        (directory / STATE / name).write_bytes(data)
+        directory, volume = consumer.directory, served.jetstream.volume
+        options, state = store_options(consumer.config), directory / STATE
+        await stream.delete_consumer("C")
+        store = await ConsumerStore.create(volume, state, options, os.urandom)
+        await store.abandon()
     async with serving(tmp_path) as served:
         stream = await served.stream()
         assert not stream.consumers
         assert not stream.offline_consumers.reasons
         assert not directory.exists()
         await served.consumer(stream)
+
+
+async def test_a_consumer_has_no_state_on_disk_until_it_delivers(tmp_path: Path) -> None:
+    """It begins where it was to begin, also after a restart."""
+    async with serving(tmp_path) as served:
+        stream = await served.stream()
+        await served.publish("a.1", "a.1", "a.1")
+        consumer = await served.consumer(stream, deliver_policy="last")
+        assert consumer.directory is not None
+        state = consumer.directory / STATE
+    assert not state.exists()
+    async with serving(tmp_path) as served:
+        consumer = (await served.stream()).consumer("C")
+        assert consumer.store.state().delivered.stream == 2
+        consumer.store.update_delivered(1, 3, 1, 1)
+        await consumer.store.synced()
+        assert state.exists()
+    async with serving(tmp_path) as served:
+        consumer = (await served.stream()).consumer("C")
+        assert consumer.store.state().delivered.stream == 3
 
 
 def contents(root: Path) -> dict[Path, bytes]:
@@ -282,9 +318,11 @@ async def test_messages_wait_for_a_consumer_that_is_offline(
     """Stored and new messages are kept, because the consumer's filters are unknown."""
     async with serving(tmp_path) as served:
         stream = await served.stream(retention="interest")
-        await served.consumer(stream, filter_subject="a.1")
+        consumer = await served.consumer(stream, filter_subject="a.1")
         await served.consumer(stream, durable_name="D", filter_subject="b")
         await served.publish(*["a.1"] * 100)
+        if wound == "state":
+            consumer.store.update_delivered(1, 1, 1, 1)
     if wound == "configuration":
         for meta in found(tmp_path, "obs/C/meta.json*"):
             wipe(meta)
