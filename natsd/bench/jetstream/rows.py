@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from natsd.bench.jetstream.arms import SyncSetting
+from natsd.bench.jetstream.assets import Assets
 from natsd.bench.jetstream.scenarios import (
     Bucket,
     JetStreamScenario,
@@ -26,6 +27,7 @@ from natsd.bench.rows import Metric, Row
 RATE = Metric("k/s", higher_is_better=True, divisor=1e3, digits=0)
 LATENCY = Metric("µs", higher_is_better=False, digits=1)
 TIME = Metric("ms", higher_is_better=False, digits=0)
+MEMORY = Metric("KiB", higher_is_better=False, divisor=1024, digits=1)
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,14 @@ class JetStreamScale:
     keys: int = 1_000_000
     restarted: int = 10_000_000
     streams: int = 1_000
+    consumers: int = 10_000
     clients: int = 16
     batch: int = 500
 
 
-QUICK = JetStreamScale(pulled=20_000, replayed=50_000, keys=50_000, restarted=200_000, streams=50)
+QUICK = JetStreamScale(
+    pulled=20_000, replayed=50_000, keys=50_000, restarted=200_000, streams=50, consumers=500
+)
 
 DEFAULT, ALWAYS, INTERVAL = SyncSetting.DEFAULT, SyncSetting.ALWAYS, SyncSetting.INTERVAL
 
@@ -54,6 +59,7 @@ def all_rows(scale: JetStreamScale) -> list[Row]:
         *bucket_rows(scale),
         *whole_stream_rows(scale),
         *large_rows(scale),
+        *asset_rows(scale),
     ]
 
 
@@ -134,6 +140,23 @@ def large_rows(scale: JetStreamScale) -> list[Row]:
         Row("js-restart", restart, restarts, "stopped_ms", TIME, 1.0),
         Row("js-kill", f"{restart}, after kill -9", restarts, "killed_ms", TIME),
         rate("js-streams", many, WindowPublish("file", DEFAULT, scale.streams), 0.5),
+    ]
+
+
+def asset_rows(scale: JetStreamScale) -> list[Row]:
+    """Return the rows of many streams and consumers."""
+    many = f"{scale.streams:,} file streams with {scale.consumers:,} durable consumers"
+    assets = Assets(scale.streams, scale.consumers)
+    return [
+        Row("js-create", f"creation of {many}", assets, "made_ms", TIME, 2.0),
+        Row(
+            "js-create-one", "creation of a consumer, one by one, p50", assets, "single_us", LATENCY
+        ),
+        Row(
+            "js-consumer-memory", "memory per idle consumer", assets, "consumer_bytes", MEMORY, 1.0
+        ),
+        Row("js-assets-restart", f"restart with {many}", assets, "stopped_ms", TIME, 2.0),
+        Row("js-assets-kill", "the same restart, after kill -9", assets, "killed_ms", TIME, 2.0),
     ]
 
 

@@ -9,6 +9,7 @@ from natsd import bench
 from natsd.bench.arms import natsd_arm
 from natsd.bench.jetstream.api import Api
 from natsd.bench.jetstream.arms import JetStreamArm, JetStreamServer, SyncSetting
+from natsd.bench.jetstream.assets import Assets
 from natsd.bench.jetstream.publisher import TOKENS
 from natsd.bench.jetstream.scenarios import (
     Bucket,
@@ -63,6 +64,13 @@ def test_a_restart_finds_all_messages(server: JetStreamServer) -> None:
     assert (measurement.missing, measurement.problem) == (0, "")
     assert set(measurement.values) == {"stopped_ms", "killed_ms"}
     assert server.pid != before
+
+
+def test_many_streams_and_consumers_are_created_and_found_again() -> None:
+    with JetStreamArm("natsd", "", SyncSetting.DEFAULT).running() as server:
+        measurement = run_once(Assets(5, 20), server, 0)
+    assert (measurement.missing, measurement.problem) == (0, "")
+    assert min(measurement.values.values()) > 0
 
 
 def test_an_error_of_the_api_is_told(server: JetStreamServer) -> None:

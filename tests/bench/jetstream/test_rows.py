@@ -33,6 +33,11 @@ sync publish while 1,000,000 expire, p99
 restart with a 10,000,000 message stream                       ≤ 1.0
 restart with a 10,000,000 message stream, after kill -9
 round-robin over 1,000 file streams, as each syncs by default  ≥ 0.5
+creation of 1,000 file streams with 10,000 durable consumers   ≤ 2.0
+creation of a consumer, one by one, p50
+memory per idle consumer                                       ≤ 1.0
+restart with 1,000 file streams with 10,000 durable consumers  ≤ 2.0
+the same restart, after kill -9                                ≤ 2.0
 """
 
 
