@@ -78,9 +78,7 @@ def accounts_on_disk(disk: Disk, directory: Path) -> dict[str, int]:
     Accounts that were purged are removed completely. Blocks on the disk. Raises OSError.
     """
     found: dict[str, int] = {}
-    for name in disk.listdir(directory) if disk.exists(directory) else ():
-        if not disk.is_directory(directory / name):
-            continue
+    for name in disk.subdirectories(directory) if disk.exists(directory) else ():
         if is_removed(name):
             disk.rmtree(directory / name)
         elif not why_no_directory(name):

@@ -371,6 +371,10 @@ class FaultyDisk:
         with self.call("is_directory", path):
             return path in self._now and self._now[path] is None
 
+    def subdirectories(self, path: Path) -> list[str]:
+        """Return the names of all directories in this one."""
+        return [name for name in self.listdir(path) if self.is_directory(path / name)]
+
     def rmtree(self, path: Path) -> None:
         """Remove a path and all that is below it, if it exists."""
         with self.call("rmtree", path):

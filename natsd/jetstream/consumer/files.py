@@ -31,7 +31,7 @@ from natsd.jetstream.asset_file import (
 from natsd.jetstream.models.base import Model, Omitempty, TimeNs, Uint64
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.names import why_unsupported
-from natsd.store.consumer.consumer_files import is_state_used
+from natsd.store.consumer.consumer_files import is_blank, is_state_used
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import Disk, is_removed, is_transient, make_directories, rename_synced
 from natsd.store.disk.doubled_file import UNFINISHED_SUFFIX
@@ -67,12 +67,16 @@ class UnsupportedConsumers(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FoundConsumer:
-    """A directory that holds a consumer; `why_not`: why it cannot be served, in one line."""
+    """A directory that holds a consumer; `why_not`: why it cannot be served, in one line.
+
+    `is_blank`: it has no state yet, and begins behind `asset.starting`, if that is known.
+    """
 
     directory: Path
     asset: ConsumerAsset | None
     why_not: str = ""
     is_unsupported: bool = False
+    is_blank: bool = False
 
     @property
     def name(self) -> str:
@@ -93,7 +97,7 @@ def find_consumers(vault: Vault, stream_directory: Path) -> list[FoundConsumer]:
     parent, disk = stream_directory / CONSUMERS, vault.disk
     if not disk.exists(parent):
         return []
-    found = [look_at(vault, parent / name) for name in sorted(disk.listdir(parent))]
+    found = [look_at(vault, parent / name) for name in disk.subdirectories(parent)]
     unsupported = {each.name: each.why_not for each in found if each and each.is_unsupported}
     if unsupported:
         raise UnsupportedConsumers(unsupported)
@@ -103,7 +107,8 @@ def find_consumers(vault: Vault, stream_directory: Path) -> list[FoundConsumer]:
 def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
     """Return the consumer in a directory; None: there is none, and the directory is removed."""
     disk = vault.disk
-    if not _is_consumer(disk, directory):
+    names = disk.listdir(directory)
+    if not _is_consumer(disk, directory, names):
         remove(disk, directory)
         return None
     try:
@@ -116,15 +121,17 @@ def look_at(vault: Vault, directory: Path) -> FoundConsumer | None:
     if name and name != directory.name:
         return FoundConsumer(directory, None, f"{directory} says that it is {name!r}")
     why_not = why_unsupported(asset.config.metadata)
-    return FoundConsumer(directory, asset, why_not, bool(why_not))
+    has_no_state = STATE not in names or is_blank(disk, directory / STATE)
+    return FoundConsumer(directory, asset, why_not, bool(why_not), has_no_state)
 
 
-def _is_consumer(disk: Disk, directory: Path) -> bool:
+def _is_consumer(disk: Disk, directory: Path, names: list[str]) -> bool:
     """Tell whether the directory was ever that of a consumer, and still is."""
     if is_removed(directory.name) or directory.name.endswith(UNFINISHED_SUFFIX):
         return False
-    state = directory / STATE
-    return has_asset(disk, directory) or not disk.exists(state) or is_state_used(disk, state)
+    if STATE not in names or has_asset(disk, directory):
+        return True
+    return is_state_used(disk, directory / STATE)
 
 
 def remove(disk: Disk, directory: Path) -> None:

@@ -322,10 +322,11 @@ async def _open_files(
     """Open the consumer's state; also return its start if it has to begin anew."""
     volume, random_bytes = stream.jetstream.volume, stream.jetstream.random_bytes
     state, options = found.directory / files.STATE, store_options(asset.config)
+    starting = asset.starting
+    if found.is_blank and starting is not None:
+        return ConsumerStore.begin(volume, state, options, random_bytes, starting=starting), None
     try:
-        return await ConsumerStore.open(
-            volume, state, options, random_bytes, starting=asset.starting
-        ), None
+        return await ConsumerStore.open(volume, state, options, random_bytes), None
     except ConsumerStateDamaged as error:
         _logger.error("JetStream: %s; %s begins anew", error, found.name)
     if await volume.read(volume.disk.exists, state):
@@ -340,8 +341,9 @@ async def _open_files(
         end,
         max_msgs_per_subject=stream.config.max_msgs_per_subject,
     )
-    starting = start.sequence - 1
-    store = await ConsumerStore.create(volume, state, options, random_bytes, starting=starting)
+    store = await ConsumerStore.create(
+        volume, state, options, random_bytes, starting=start.sequence - 1
+    )
     return store, start
 
 

@@ -260,7 +260,7 @@ class StreamTaking:
                 continue
             tracker = tracker_of(found.asset.config)
             state, starting = found.directory / STATE, found.asset.starting
-            if starting is not None and consumer_files.is_blank(self._disk, state):
+            if starting is not None and found.is_blank:
                 tracker.set_starting(starting)
                 yield _image_of(found.name, found.asset, tracker)
                 continue

@@ -160,12 +160,12 @@ async def _consumers(stream: RestoredStream) -> AsyncIterator[ConsumerImage]:
 async def _tracker_of(stream: RestoredStream, found: FoundConsumer) -> bytes:
     """Return the encoded state of a consumer. Raises StoreError, OSError."""
     assert found.asset is not None
+    assert not found.is_blank  # the builder wrote its state
     store = await ConsumerStore.open(
         stream.jetstream.volume,
         found.directory / CONSUMER_DIRECTORY,
         consumer_options(found.asset.config),
         stream.jetstream.random_bytes,
-        starting=found.asset.starting,
     )
     try:
         return store.tracker.encode()

@@ -81,9 +81,7 @@ class AccountFiles:
     def _directories(self, disk: Disk) -> list[str]:
         if not disk.exists(self.streams):
             return []
-        return [
-            name for name in disk.listdir(self.streams) if disk.is_directory(self.streams / name)
-        ]
+        return disk.subdirectories(self.streams)
 
 
 def look_at(disk: Disk, directory: Path) -> DirectoryKind:

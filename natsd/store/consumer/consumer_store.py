@@ -39,7 +39,6 @@ from natsd.store.consumer.consumer_files import (
     Random,
     Recovery,
     create,
-    is_blank,
     recover,
     remove_log,
     write_first_change,
@@ -131,7 +130,7 @@ class ConsumerStore(CommitSource):
         """Return the store of a consumer without deliveries, which has no files yet.
 
         The first message to deliver is the one behind stream sequence `starting`. The caller keeps
-        this number, and opens the store with it.
+        this number, and begins again with it as long as `is_blank` holds of the directory.
         """
         tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
         tracker.set_starting(starting)
@@ -159,21 +158,12 @@ class ConsumerStore(CommitSource):
 
     @classmethod
     async def open(
-        cls,
-        volume: Volume,
-        directory: Path,
-        options: ConsumerOptions,
-        random: Random,
-        *,
-        starting: int | None = None,
+        cls, volume: Volume, directory: Path, options: ConsumerOptions, random: Random
     ) -> "ConsumerStore":
         """Open the state on disk; `recovery` of the result tells what was found.
 
-        With `starting`, a state without files is that of `begin`. Raises OSError, or
-        ConsumerStateDamaged if no checkpoint verifies.
+        Raises OSError, or ConsumerStateDamaged if no checkpoint verifies.
         """
-        if starting is not None and await volume.read(is_blank, volume.disk, directory):
-            return cls.begin(volume, directory, options, random, starting=starting)
         tracker = ConsumerTracker(options.ack_policy, options.max_deliver)
         find = partial(recover, place=volume.place_of(directory))
         log, recovery = await volume.read(find, volume.disk, directory, tracker, random)

@@ -23,8 +23,6 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -44,6 +42,7 @@ CANNOT_SYNC = CANNOT_ALLOCATE | {errno.EACCES, errno.EPERM, errno.EROFS}
 DEPTH_MAX = 12  # depth of directories in a volume, since links may lead in a circle
 SIDE_BY_SIDE_MIN = 64  # number of directories from which on they are synced in several threads
 SYNCS_AT_ONCE = 8
+SYNCS_PER_JOB = 64
 REMOVED_SUFFIX = ".removed"
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 # The process or the system has no descriptor or no memory left; nothing on the disk has changed.
@@ -243,6 +242,9 @@ class Disk(Protocol):
     def listdir(self, path: Path) -> list[str]:
         """Return the names in this directory, sorted."""
 
+    def subdirectories(self, path: Path) -> list[str]:
+        """Return the names of the directories in this directory, sorted."""
+
     def exists(self, path: Path) -> bool:
         """Return whether the path exists; a symbolic link counts even if its target is missing."""
 
@@ -317,20 +319,34 @@ def sync_names(disk: Disk, directory: Path) -> None:
     for each in found:  # the loop appends to this list
         if len(each.parts) - len(directory.parts) < DEPTH_MAX:
             with _unless_not_ours():
-                names = disk.listdir(each)
-                found += [path for name in names if disk.is_directory(path := each / name)]
-    if len(found) < SIDE_BY_SIDE_MIN:
-        for each in found:
-            _sync_ours(disk, each)
+                found += [each / name for name in disk.subdirectories(each)]
+    if len(found) >= SIDE_BY_SIDE_MIN:
+        _sync_side_by_side(disk, found)
         return
-    with ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="natsd-sync") as pool:
-        for _ in pool.map(partial(_sync_ours, disk), found):  # raises the first error
-            pass
+    for each in found:
+        with _unless_not_ours():
+            disk.sync_dir(each)
 
 
-def _sync_ours(disk: Disk, directory: Path) -> None:
-    with _unless_not_ours():
-        disk.sync_dir(directory)
+def _sync_side_by_side(disk: Disk, directories: Sequence[Path]) -> None:
+    """Sync many directories in several threads, without the GIL."""
+    workers, failures = disk.commit_workers(SYNCS_AT_ONCE), list[OSError]()
+    try:
+        for start in range(0, len(directories), SYNCS_PER_JOB):
+            job = workers.job()
+            for each in directories[start : start + SYNCS_PER_JOB]:
+                job.begin_part()
+                job.sync_directory(each)
+            workers.submit(job)
+        while workers.in_flight:
+            workers.wait()
+            for job in workers.take_completed():
+                failures += [error for _, error, _ in job.failures]
+    finally:
+        workers.close()
+    for failure in failures:
+        if failure.errno not in CANNOT_SYNC:
+            raise failure
 
 
 @contextlib.contextmanager

@@ -77,6 +77,9 @@ def encode_doubled(content: Content) -> bytes:
 
 def decode_doubled(data: bytes) -> Doubled:
     """Read all bytes of a file of any magic; never raise."""
+    first = _read_copy(data, 0, 0)
+    if first is not None and encode_doubled(first) == data:  # so it is but for damage
+        return Doubled(first, ())
     half = _half(data)
     copies = [_read_copy(data, copy * half, copy) for copy in (0, 1)]
     # Other bytes than zeros behind a copy are damage too, although nothing is lost.

@@ -186,6 +186,11 @@ class RealDisk:
         """Return the sorted result of `os.listdir`."""
         return sorted(os.listdir(path))
 
+    def subdirectories(self, path: Path) -> list[str]:
+        """Return the directories that `os.scandir` finds, or links to some."""
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+
     def exists(self, path: Path) -> bool:
         """Return whether the path exists; symbolic links are not followed."""
         return os.path.lexists(path)

@@ -27,6 +27,7 @@ from typing import Final
 from natsd.store.disk.disk import Disk
 from natsd.store.disk.doubled_file import (
     Content,
+    Doubled,
     decode_doubled,
     encode_doubled,
     read_file,
@@ -82,9 +83,12 @@ def read_twins(disk: Disk, path: Path, place: str) -> Twins:
     damage: list[TwinDamage] = []
     missing: list[Path] = []
     failure: OSError | None = None
+    known: tuple[bytes, Doubled] | None = None  # what was read of the first file
     for each in (path, copy_of(path)):
         try:
-            doubled = decode_doubled(read_file(disk, each))
+            data = read_file(disk, each)
+            doubled = decode_doubled(data) if known is None or known[0] != data else known[1]
+            known = data, doubled
         except FileNotFoundError:
             missing.append(each)
             continue

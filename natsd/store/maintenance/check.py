@@ -143,9 +143,9 @@ def directories_below(disk: Disk, root: Path) -> Iterator[Path]:
     Directories are left out that were set aside, are unfinished, or are being removed.
     """
     yield root
-    for name in disk.listdir(root):
+    for name in disk.subdirectories(root):
         is_unfinished = name.endswith(UNFINISHED_SUFFIX) or is_removed(name)
-        if disk.is_directory(root / name) and name != DAMAGED_DIRECTORY and not is_unfinished:
+        if name != DAMAGED_DIRECTORY and not is_unfinished:
             yield from directories_below(disk, root / name)
 
 

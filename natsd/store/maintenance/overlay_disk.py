@@ -140,6 +140,10 @@ class OverlayDisk:
         names = {name for name in below if self._files.get(path / name, b"") is not GONE}
         return sorted(names.union(self._names_here(path)))
 
+    def subdirectories(self, path: Path) -> list[str]:
+        """Return the names of all directories in this one, here or below, sorted."""
+        return [name for name in self.listdir(path) if self.is_directory(path / name)]
+
     def _names_here(self, directory: Path) -> Iterator[str]:
         for path, data in self._files.items():
             if path.parent == directory and data is not GONE:
