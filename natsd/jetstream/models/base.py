@@ -18,6 +18,7 @@ import base64
 import binascii
 import contextlib
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeVar, get_args, get_origin
 
@@ -178,6 +179,10 @@ class Model(BaseModel):
             for name, field in fields.items()
             if get_origin(field.annotation) is dict
         }
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a model with these changes; without any it is this one, which never changes."""
+        return super().model_copy(update=update, deep=deep) if update or deep else self
 
     @model_validator(mode="before")
     @classmethod

@@ -16,15 +16,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from natsd.store.consumer import consumer_store
+from natsd.store.consumer.consumer_files import is_blank
 from natsd.store.consumer.consumer_state import ConsumerState
 from natsd.store.consumer.consumer_store import ConsumerStore
-from natsd.store.disk.disk import sync_names
+from natsd.store.disk.disk import make_directories, sync_names
 from natsd.store.errors import ConsumerStateDamaged, StoreError
 from natsd.store.wal.replay import replay
 from tests.store.consumer.test_consumer_store import (
     OBS,
     ROOT,
     Host,
+    begin,
     create,
     deliver,
     new_disk,
@@ -37,6 +39,7 @@ from tests.store.test_file_store_model import end_other_tasks
 pytestmark = pytest.mark.torture
 
 Step = tuple[str, int]
+MADE = ROOT / "made"  # it exists once a consumer was made that has no state
 
 steps_taken = st.lists(
     st.tuples(
@@ -106,15 +109,21 @@ async def until_off(disk: FaultyDisk, work: Any) -> None:
 
 
 async def opened(disk: FaultyDisk) -> ConsumerStore | None:
-    """Open the consumer as a volume does; return None if the consumer was never created."""
+    """Open the consumer as a volume does; return None if the consumer was never created.
+
+    A consumer with a directory and no state begins.
+    """
     sync_names(disk, ROOT)
     replay(disk, ROOT)
+    if disk.exists(MADE) and is_blank(disk, OBS):
+        return begin(Host(disk))
     if not disk.exists(OBS):
         return None
     try:
         return await reopen(Host(disk))
     except ConsumerStateDamaged:
         assert not disk.exists(OBS / "state.db"), "no power cut damages a checkpoint"
+        assert not disk.exists(MADE), "entries in a log come after the checkpoint"
         return None
 
 
@@ -133,6 +142,7 @@ async def opened(disk: FaultyDisk) -> ConsumerStore | None:
     deaths=st.lists(st.integers(0, 25), max_size=3),
     seed=st.integers(0, 1 << 16),
     with_journal=st.booleans(),
+    has_files=st.booleans(),
 )
 def test_what_was_shown_after_a_kill_outlives_a_power_cut(
     steps: list[Step],
@@ -141,11 +151,17 @@ def test_what_was_shown_after_a_kill_outlives_a_power_cut(
     deaths: list[int],
     seed: int,
     with_journal: bool,
+    has_files: bool,
 ) -> None:
     consumer = Consumer()
 
     async def life(disk: FaultyDisk) -> None:
-        store = await create(Host(disk, with_journal=with_journal))
+        host = Host(disk, with_journal=with_journal)
+        if has_files:
+            store = await create(host)
+        else:
+            make_directories(disk, MADE)
+            store = begin(host)
         if fault is not None:
             disk.fail(fault[0], errno.EIO, after=fault[1])
         await consumer.live(store, steps)

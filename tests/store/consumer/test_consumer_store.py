@@ -19,6 +19,7 @@ from natsd.store.block.cache_budget import CacheBudget
 from natsd.store.commit.committer import Committer
 from natsd.store.commit.volume import Volume
 from natsd.store.consumer import consumer_store
+from natsd.store.consumer.consumer_files import is_blank, is_state_used
 from natsd.store.consumer.consumer_state import (
     AckPolicyCode,
     ConsumerOptions,
@@ -86,10 +87,17 @@ async def reopen(host: Any, options: ConsumerOptions = EXPLICIT, path: Path = OB
     return await ConsumerStore.open(host, path, options, os.urandom)
 
 
+def begin(host: Any, path: Path = OBS) -> ConsumerStore:
+    """Return the store of a consumer that has a directory and no state."""
+    make_directories(host.disk, path.parent)
+    return ConsumerStore.begin(host, path, EXPLICIT, os.urandom)
+
+
 async def open_after_crash(disk: FaultyDisk, seed: int = 0) -> ConsumerStore:
     after = disk.crash(seed)
     replay(after, ROOT)
-    return await reopen(Host(after))
+    host = Host(after)
+    return begin(host) if is_blank(after, OBS) else await reopen(host)
 
 
 def deliver(store: ConsumerStore | MemoryConsumerStore, *streams: int) -> None:
@@ -304,6 +312,37 @@ async def test_a_broken_disk_is_never_written_again(call: str) -> None:
         assert found.state() == expected
 
 
+async def test_a_store_without_changes_has_no_files() -> None:
+    disk = new_disk()
+    store = begin(Host(disk))
+    store.commit()
+    await store.synced()
+    await store.close()
+    assert is_blank(disk, OBS)
+    assert not disk.exists(OBS)
+
+
+async def test_the_first_change_makes_the_files_of_a_store() -> None:
+    disk = new_disk()
+    store = begin(Host(disk))
+    deliver(store, 1, 2)
+    await store.synced()
+    assert not is_blank(disk, OBS)
+    assert is_state_used(disk, OBS)
+    assert (await open_after_crash(disk)).state() == store.state()
+
+
+async def test_the_first_change_makes_no_directory_for_a_deleted_consumer() -> None:
+    disk = new_disk()
+    store = begin(Host(disk))
+    disk.rename(OBS.parent, ROOT / "obs.removed")
+    deliver(store, 1)
+    with pytest.raises(StoreReadOnly):
+        await store.synced()
+    await store.abandon()
+    assert not disk.exists(OBS.parent)
+
+
 async def test_a_broken_disk_at_a_checkpoint() -> None:
     disk = new_disk()
     store = await create(Host(disk))
@@ -368,14 +407,18 @@ class Scenario:
         ),
         max_size=2,
     ),
+    has_files=st.booleans(),
 )
-@settings(max_examples=120 * TORTURE, deadline=None)
-def test_power_fails_at_any_call(seed: int, calls: int, faults: list[tuple[str, int, int]]) -> None:
+@settings(max_examples=150 * TORTURE, deadline=None)
+def test_power_fails_at_any_call(
+    seed: int, calls: int, faults: list[tuple[str, int, int]], has_files: bool
+) -> None:
     """A power cut leaves the state after some change, at or after the last acknowledged one."""
 
     async def lose_power_and_look() -> None:
         disk = new_disk(seed)
-        scenario = Scenario(await create(Host(disk)), random.Random(seed))
+        store = await create(Host(disk)) if has_files else begin(Host(disk))
+        scenario = Scenario(store, random.Random(seed))
         disk.power_fails_at = calls
         for call, number, after in faults:
             disk.fail(call, number if call == "pwrite" or number else errno.EIO, after=after)
