@@ -25,9 +25,11 @@ from typing import Final
 from natsd.jetstream.asset_file import has_asset, write_asset
 from natsd.jetstream.models.base import Model, TimeNs
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.store.commit.volume import Volume
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import Disk, is_removed, make_directories, rename_synced
 from natsd.store.disk.doubled_file import UNFINISHED_SUFFIX
+from natsd.store.errors import StoreFull
 
 STREAMS: Final = "streams"
 MESSAGES: Final = "msgs"
@@ -98,6 +100,18 @@ def check_free(disk: Disk, directory: Path) -> None:
     """Check that the directory does not exist or may be removed. Raises FileExistsError."""
     if disk.exists(directory) and look_at(disk, directory) is not DirectoryKind.UNFINISHED:
         raise FileExistsError(f"{directory} exists, and is no stream of this account")
+
+
+def has_remains(volume: Volume, directory: Path, *, is_ours: bool) -> bool:
+    """Return whether something must be removed before a stream is made there.
+
+    `is_ours`: a create that failed left it, whatever it is. Raises StoreFull, FileExistsError.
+    """
+    if volume.is_low_on_space:
+        raise StoreFull
+    if not is_ours:
+        check_free(volume.disk, directory)
+    return volume.disk.exists(directory)
 
 
 def create_stream(vault: Vault, directory: Path, asset: StreamAsset) -> None:

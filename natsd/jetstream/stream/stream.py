@@ -58,7 +58,12 @@ from natsd.jetstream.stream.duplicates_file import (
     read_duplicates,
 )
 from natsd.jetstream.stream.expiry import Expiry
-from natsd.jetstream.stream.files import StreamAsset, check_free, create_stream, install_stream
+from natsd.jetstream.stream.files import (
+    StreamAsset,
+    create_stream,
+    has_remains,
+    install_stream,
+)
 from natsd.jetstream.stream.info import stream_info, subject_counts
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
 from natsd.jetstream.stream.markers import replace_expired
@@ -188,12 +193,12 @@ class Stream:
             stream = cls(account, config, created_ns, await open_store(account, config))
             await stream.open_scheduled(config)
             return stream
-        if await volume.read(lambda: volume.is_low_on_space):
-            raise StoreFull
         asset = StreamAsset(config=config, created=created_ns)
-        if config.name not in account.half_made:
-            await volume.read(check_free, volume.disk, directory)
-        await volume.remove_tree(directory)
+        is_ours = config.name in account.half_made
+        if await volume.read(partial(has_remains, volume, directory, is_ours=is_ours)):
+            await volume.remove_tree(directory)
+        else:
+            await volume.committer.forget_removed(directory)
         account.half_made.add(config.name)
         store: LogStore | None = None
         try:
