@@ -4,6 +4,9 @@
   about to its end; a run's time is the median of `SCRAPES`.
 - Then requests are sent and answered, in turns without scrapes and during scrapes without a pause
   between them. What counts is the ratio of the p99 during scrapes to that without.
+- The scraper is a thread of the benchmark's process, which only waits otherwise. It, the two load
+  processes and the server share the machine's cores, whichever server it is; with fewer than four
+  cores a p99 during scrapes is also one of the system's scheduler.
 - nats-server has no `/metrics`. In its place the three endpoints are read that a Prometheus
   exporter reads for the same metrics; the exporter's own work is not counted.
 - Streams are in memory, so that they are made quickly.

@@ -6,8 +6,8 @@
 - With a password every request is checked first (access.py).
 - Every request is counted by its endpoint, for `http_req_stats` in `/varz`.
 - Answers are written in turns (turns.py), a long one while it is made, so that a slow reader costs
-  no memory. `/jsz` and `/subsz` are made, and the numbers of `/metrics` read, before they are
-  written: at most `LARGE_AT_ONCE` of these answers are under way.
+  no memory. `/subsz` is made, and the numbers of `/metrics` are read, before they are written: at
+  most `LARGE_AT_ONCE` of these answers are under way.
 - While an answer is written, waiting for the peer to read takes at most `ANSWER_S` in all.
 - `/` is the dashboard (natsd/monitor/dashboard); its scripts ask `/summaryz`.
 - Nothing here changes the server.
@@ -40,7 +40,7 @@ from natsd.monitor.unknown_paths import unknown_path
 HTTP_OK: Final = 200
 ANY_ORIGIN: Final = {"Access-Control-Allow-Origin": "*"}
 JSON_TYPE: Final = "application/json"
-LARGE: Final = ("/jsz", "/subsz", "/metrics")
+LARGE: Final = ("/subsz", "/metrics")
 LARGE_AT_ONCE: Final = 4
 ANSWER_S: Final = 60.0
 WRITTEN_BYTES: Final = 64 * 1024
