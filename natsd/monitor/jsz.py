@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from natsd.core.steps import Steps
+from natsd.jetstream.errors import ApiError
 from natsd.jetstream.models.times import format_time
 from natsd.monitor import jetstream
 from natsd.monitor.clock import Clock
@@ -211,5 +212,10 @@ def _consumers(
     """Yield the rows of the consumers; those that were deleted since are left out."""
     for name in names:
         consumer = stream.consumers.get(name)
-        if consumer is not None:
-            yield consumer.info(configs.text(consumer.config) if options.config else None)
+        if consumer is None:
+            continue
+        try:
+            info = consumer.info(configs.text(consumer.config) if options.config else None)
+        except ApiError:  # it is being deleted
+            continue
+        yield info

@@ -9,6 +9,9 @@ import pytest
 from nats.js.api import StorageType, StreamSource
 
 from natsd import Server
+from natsd.monitor.answers import Answers
+from natsd.monitor.clock import Clock
+from natsd.monitor.query import Query
 from natsd.store.errors import StoreReadOnly
 from tests.monitor.probing import Probe, probing, probing_own
 from tests.waiting import Eventually
@@ -110,6 +113,17 @@ async def test_jsz_by_stream(probe: Probe) -> None:
         1,
     )
     assert (memory["name"], memory["state"]["num_subjects"]) == ("MEMORY", 1)
+
+
+async def test_a_stream_is_deleted_while_its_consumers_are_written(probe: Probe) -> None:
+    answers = Answers(probe.server, Clock(), 0)
+    answer = await answers.jsz(Query({"consumers": "1"}))
+    [account] = answer["account_details"]
+    file = next(account["stream_detail"])
+    assert file["name"] == "FILE"
+    async with probe.client() as client:
+        await client.jetstream().delete_stream("FILE")
+    assert list(file["consumer_detail"]) == []
 
 
 async def test_jsz_of_streams_that_are_filled_from_others(probe: Probe) -> None:
