@@ -183,9 +183,7 @@ async def apply_create(stream: StreamOfConsumers, new: NewConsumer) -> Consumer:
     stream.consumers[new.name] = consumer
     if stream.committed is not None:
         stream.committed.made(consumer.name, consumer.asset, consumer.store)
-    if stream.committed is not None:
-        start = new.start
-        config = encode(new.config)
+        start, config = new.start, encode(new.config)
         stream.propose(
             CreateConsumer(new.name, config, new.created_ns, start.sequence, start.resume)
         )
