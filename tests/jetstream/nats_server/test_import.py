@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from natsd.cli import main
 from natsd.jetstream.jetstream import JetStream
-from natsd.jetstream.models.go_json import encode
+from natsd.jetstream.models.go_json import encode, encoded
 from natsd.jetstream.models.stream import ReturnedMessage
 from natsd.jetstream.models.times import format_time
 from natsd.jetstream.nats_server.store_import import ImportReport, Selection, import_store
@@ -127,7 +127,7 @@ def compare_settings(jetstream: JetStream, name: str, stream: dict[str, Any]) ->
 
 def compare_consumer(jetstream: JetStream, name: str, expected: dict[str, Any]) -> None:
     consumer = account_of(jetstream).stream(name).consumer(expected["name"])
-    info = json.loads(encode(consumer.info()))
+    info = json.loads(encode(consumer.info(encoded(consumer.config))))
     for key in ("delivered", "ack_floor"):
         for part in ("consumer_seq", "stream_seq"):
             assert info[key][part] == expected[key][part], (expected["name"], key)
