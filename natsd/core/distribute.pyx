@@ -49,6 +49,7 @@ cdef bint note_member(
         ):
             note(noted, link)
             link.note_queue(group.name, group.name_len)
+            (<Subscription> group.remote.subs[pick]).delivered += 1
             return True
         pick += 1
         if pick == group.remote.count:
@@ -99,6 +100,7 @@ cdef int64_t distribute_widely(
         link = link_of(result.plain_remote.subs[i])
         if link is not None:
             note(&noted, link)
+            (<Subscription> result.plain_remote.subs[i]).delivered += 1
     for i in range(result.queue_count):
         group = &result.queue_groups[i]
         if group.remote.count and (

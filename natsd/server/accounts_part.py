@@ -43,6 +43,11 @@ class AccountsHost(Protocol):
     reactor: Reactor
     clients: dict[int, Client]
 
+    @property
+    def cluster_name(self) -> str:
+        """Name of the cluster; empty: the server is in none."""
+        ...
+
     def describe(self) -> dict[str, object]:
         """Return the server's fields in a message that it publishes about itself."""
         ...

@@ -21,6 +21,8 @@ from natsd.core.quoting import quoted
 from natsd.server.files import UNSPECIFIED
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from natsd.clients.transport import Transports
     from natsd.cluster.cluster import Cluster
     from natsd.cluster.service import RouteService
@@ -45,6 +47,12 @@ class ClusteredServer(Protocol):
     @property
     def transports(self) -> "Transports | None":
         """What serves connections where there is no poller; None: the poller does."""
+
+    def describe(self) -> dict[str, object]:
+        """Return the server's members in a message about it, with a new sequence number."""
+
+    def now_ns(self) -> int:
+        """Return the wall clock in Unix nanoseconds."""
 
     def next_cid(self) -> int:
         """Return the number of a new connection."""
@@ -99,6 +107,11 @@ class ClusterPart:
     def cluster(self) -> "Cluster | None":
         """The cluster as this server sees it; None: it is in none."""
         return None if self.service is None else self.service.cluster
+
+    @property
+    def certificate_end(self) -> "datetime | None":
+        """When the certificate for routes ends; None: they have no TLS."""
+        return None if self.service is None else self.service.certificate_end
 
     # ---- a reload
 
@@ -192,6 +205,14 @@ class ClusterPart:
     def transports(self) -> "Transports | None":
         """What serves connections where there is no poller; None: the poller does."""
         return self._server.transports
+
+    def describe(self) -> dict[str, object]:
+        """Return the server's members in a message about it, with a new sequence number."""
+        return self._server.describe()
+
+    def now_ns(self) -> int:
+        """Return the wall clock in Unix nanoseconds."""
+        return self._server.now_ns()
 
     def next_cid(self) -> int:
         """Return the number of a new connection."""
