@@ -43,17 +43,17 @@ class AccountsHost(Protocol):
     reactor: Reactor
     clients: dict[int, Client]
 
-    @property
-    def cluster_name(self) -> str:
-        """Name of the cluster; empty: the server is in none."""
-        ...
-
     def describe(self) -> dict[str, object]:
         """Return the server's fields in a message that it publishes about itself."""
         ...
 
     def now_ns(self) -> int:
         """Return the wall clock in Unix nanoseconds."""
+        ...
+
+    @property
+    def cluster_name(self) -> str:
+        """Name of the server's cluster; empty: it is in none, or its name is not known yet."""
         ...
 
     def take_stranger(self, name: str) -> Account | None:

@@ -504,8 +504,11 @@ class Server:
 
     @property
     def cluster_name(self) -> str:
-        """Name of the cluster; empty: the server is in none."""
-        return self.cluster_part.name
+        """Name of the server's cluster; empty: it is in none, or its name is not known yet."""
+        configured = self.options.cluster
+        if self.cluster_part.name or configured is None or not configured.is_on:
+            return self.cluster_part.name
+        return configured.name
 
     @property
     def cluster_certificate_end(self) -> datetime | None:

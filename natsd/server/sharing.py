@@ -40,7 +40,7 @@ class SharingHost(Protocol):
 
     @property
     def cluster_name(self) -> str:
-        """Name of the cluster; empty: the server is in none."""
+        """Name of the server's cluster; empty: it is in none, or its name is not known yet."""
 
 
 def make_links(
@@ -57,6 +57,7 @@ def make_links(
         accounts,
         server.reactor,
         Requestors(server.name, lambda: server.cluster_name).describe,
+        cluster=server.cluster_name,
         check_activation=no_activation if operator is None else _check_by(operator),
         changed=changed,
     )
