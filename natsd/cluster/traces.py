@@ -7,11 +7,12 @@
 Source: ADR-41; nats-server's `initMsgTrace` (server/msgtrace.go).
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from natsd.accounts import Account
 from natsd.accounts.message_trace import (
     MessageTrace,
+    TracedRoute,
     TraceRequest,
     TraceSource,
     with_trace_disabled,
@@ -21,12 +22,21 @@ from natsd.core.network import is_reserved
 from natsd.core.quoting import quoted
 from natsd.core.routing import is_valid_publish
 
-if TYPE_CHECKING:
-    from natsd.cluster.route import Route
+
+class ForwardingRoute(TracedRoute, Protocol):
+    """The connection to the server that forwarded the message."""
+
+    def error(self, text: str) -> None:
+        """Log at error level."""
 
 
 def decide(
-    route: "Route", source: TraceSource, account: Account, subject: bytes, block: bytes, size: int
+    route: ForwardingRoute,
+    source: TraceSource,
+    account: Account,
+    subject: bytes,
+    block: bytes,
+    size: int,
 ) -> Decision | None:
     """Return how to treat a message of the peer; None: it is delivered unchanged.
 

@@ -18,7 +18,7 @@ Source: ADR-41; nats-server's `setHopHeader` (server/msgtrace.go).
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
-from natsd.core.routing cimport MatchResult, Message, QueueResult, Sink, Subscription
+from natsd.core.routing cimport MatchResult, Message, QueueResult, Sink
 
 
 cdef int64_t distribute_traced_widely(

@@ -135,18 +135,6 @@ cdef bint traced_to_one(
     QueueResult* group, TracedMessage traced, Reactor reactor, Sink publisher
 ) except -1
 
-# Do the same for a result with subscriptions of other servers (traced_routes.pyx).
-cdef int64_t distribute_traced_widely(
-    MatchResult result, TracedMessage traced, Reactor reactor, Sink publisher
-) except -1
-
-# Do the same for a message that another server forwarded, to the queue groups that it names
-# (traced_routes.pyx).
-cdef int64_t distribute_traced_routed(
-    MatchResult result, TracedMessage traced, Reactor reactor, const char* queues,
-    Py_ssize_t length
-) except -1
-
 # Deliver to a sink that records nothing; with trace-only, do not deliver. Returns whether the
 # message was, or would be, taken.
 cdef bint deliver_unrecorded(Subscription sub, TracedMessage traced) except -1
