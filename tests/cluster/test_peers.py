@@ -111,9 +111,12 @@ async def test_a_silent_peer_is_stale(eventually: Eventually) -> None:
 async def test_news_of_a_server_is_followed_and_of_ourselves_is_not(eventually: Eventually) -> None:
     async with member("A", cluster={"pool_size": 1}, no_system_account=True) as server:
         dialed = asyncio.Event()
-        async with await asyncio.start_server(
-            lambda _, writer: (dialed.set(), writer.close()), "127.0.0.1", 0
-        ) as other:
+
+        def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            dialed.set()
+            writer.close()
+
+        async with await asyncio.start_server(accept, "127.0.0.1", 0) as other:
             url = f"nats-route://127.0.0.1:{other.sockets[0].getsockname()[1]}/"
             async with peer_of(server) as peer:
                 own = {**INFO, "server_id": server.id, "ip": url}
