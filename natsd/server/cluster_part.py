@@ -75,6 +75,7 @@ class ClusterPart:
         self._make_account = make_account
         self._strangers: dict[str, Account] = {}
         self._has_met = False
+        self.told = Topology()  # what clients were told last
         self._client_urls: tuple[str, ...] | None = None
         self._before: ClusterOptions | None = None  # settings that are not in force any more
         self.service: RouteService | None = None
@@ -168,11 +169,13 @@ class ClusterPart:
     def topology(self) -> Topology:
         """Return what clients are told; addresses only after another server was met."""
         self._client_urls = None  # a reload may have changed them
-        if self.cluster is None or self.cluster.options.no_advertise:
-            return Topology(self.name)
-        others = self.cluster.connect_urls
-        self._has_met |= bool(others)
-        return Topology(self.name, (*self.client_urls, *others) if self._has_met else (), others)
+        self.told = Topology(self.name)
+        if self.cluster is not None and not self.cluster.options.no_advertise:
+            others = self.cluster.connect_urls
+            self._has_met |= bool(others)
+            urls = (*self.client_urls, *others) if self._has_met else ()
+            self.told = Topology(self.name, urls, others)
+        return self.told
 
     # ---- for routes
 
