@@ -28,6 +28,7 @@ INTEREST_SECONDS_MAX = 20.0
 PROBE_SECONDS = 0.001
 RECEIVE_BYTES = 1 << 16
 SETUP = "cluster"
+LAST = b"storm.last"
 _probes = itertools.count()
 
 
@@ -46,6 +47,7 @@ def running_pair(arm: Configurable, directory: Path) -> Iterator[BenchServer]:
             cluster = {
                 "name": "bench",
                 "listen": f"{HOST}:{port}",
+                "no_advertise": True,  # or clients get an INFO when the route comes
                 "routes": [f"nats://{HOST}:{other}" for other in ports if other != port],
             }
             config = directory / f"server{number}.json"
@@ -107,14 +109,14 @@ class ManySubscriptions:
 
     def run(self) -> RoleResult:
         """Subscribe, and publish to the last subject until a message arrives."""
-        subjects = [b"storm.%06d" % number for number in range(self.count)]
-        frames = b"".join([sub(subject) for subject in subjects])
+        numbers = range(1, self.count)
+        frames = b"".join([sub(b"storm.%06d" % each, b"%d" % (each + 1)) for each in numbers])
         started_ns = time.perf_counter_ns()
         problem = ""
         try:
             self._there.settimeout(INTEREST_SECONDS_MAX)
-            self._there.sendall(frames)
-            publish_until_received(self._here, self._there, subjects[-1])
+            self._there.sendall(frames + sub(LAST))
+            publish_until_received(self._here, self._there, LAST)
         except (OSError, wire.LoadError) as error:
             problem = f"subscriptions: {error}"
         return RoleResult(started_ns, time.perf_counter_ns(), problem=problem)

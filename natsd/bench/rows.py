@@ -241,7 +241,7 @@ def _route_rows(scale: Scale) -> list[tuple[str, str, Scenario, str, str]]:
         ("route-request-p99", "request/reply across a route, p99", requests, "p99_us", "latency"),
         (
             "route-interest",
-            f"{scale.subscriptions:,} subscriptions until a route's other end delivers",
+            f"{scale.subscriptions:,} subscriptions, until the other server delivers",
             storm,
             "storm_ms",
             "time",
