@@ -1,9 +1,9 @@
 """What a RAFT group persists: entries, the hard state, the membership, and snapshots.
 
-    index     1        2        3        4              the snapshot stands for all entries up to
-            ┌────────┬────────┬────────┬────────┐       its index; the log holds those behind it
-    term    │ 1      │ 1      │ 2      │ 2      │
-            └────────┴────────┴────────┴────────┘
+index     1        2        3        4              the snapshot stands for all entries up to
+        ┌────────┬────────┬────────┬────────┐       its index; the log holds those behind it
+term    │ 1      │ 1      │ 2      │ 2      │
+        └────────┴────────┴────────┴────────┘
 """
 
 from dataclasses import dataclass, field
@@ -32,12 +32,24 @@ class Entry(NamedTuple):
     data: bytes
 
 
+class Health(IntEnum):
+    """What a member's storage has lost of what the member promised to keep (`natsd.raft.repair`)."""
+
+    SOUND = 0
+    LOG_LOST = 1
+    """Entries that the member acknowledged may be lost; its term and vote are not."""
+    VOTE_LOST = 2
+    """The term and the vote may be lost; the member never votes again under this member id."""
+
+
 class HardState(NamedTuple):
     """What a member must not forget: it is synced before a message that depends on it is sent."""
 
     term: int
     vote: int
     """Member that got this member's vote in `term`; NOBODY: none."""
+    health: Health = Health.SOUND
+    """Persisted like the term: a member that crashes during its repair is not sound afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
