@@ -26,14 +26,14 @@ class EntryKind(IntEnum):
 class Entry(NamedTuple):
     """One entry of the log."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # it hides tuple.index, which nobody needs
     term: int
     kind: EntryKind
     data: bytes
 
 
 class Health(IntEnum):
-    """What a member's storage has lost of what the member promised to keep (`natsd.raft.repair`)."""
+    """What the storage has lost of what the member promised to keep (see `natsd.raft.repair`)."""
 
     SOUND = 0
     LOG_LOST = 1
