@@ -17,11 +17,11 @@ from functools import partial
 
 from natsd.raft.candidacy import Candidacy, Outcome
 from natsd.raft.effects import Effects, Read
-from natsd.raft.entry import NOBODY, Entry, EntryKind, HardState, Health, Membership, Snapshot
+from natsd.raft.entry import NOBODY, Entry, HardState, Health, Membership, Snapshot
 from natsd.raft.errors import NotLeaderError
 from natsd.raft.following import Following
 from natsd.raft.leadership import Leadership
-from natsd.raft.log import Log
+from natsd.raft.log import NORMAL, Log
 from natsd.raft.member import Member, Role
 from natsd.raft.messages import (
     Append,
@@ -235,12 +235,14 @@ class Node:
 
     def propose(self, data: bytes) -> int:
         """Append a command; return its index. It is committed if that index is, in this term."""
-        leadership = self._leadership
+        leadership, me = self._leadership, self._me
         if leadership is None:
-            raise NotLeaderError(self._me.leader)
+            raise NotLeaderError(me.leader)
         leadership.check_proposal(len(data))
-        self._begin_work()
-        return self._me.log.append(self._me.term, EntryKind.NORMAL, data)
+        me.has_work = True
+        if self._quiescent:
+            self.wake()
+        return me.log.append(me.term, NORMAL, data)
 
     def propose_all(self, datas: Sequence[bytes]) -> int:
         """Append some commands, all or none; return the index of the last one."""

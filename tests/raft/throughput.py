@@ -5,6 +5,7 @@ python -m tests.raft.throughput [--codec]
 
 import argparse
 import random
+import sys
 import time
 
 from natsd.raft.effects import Effects
@@ -81,7 +82,9 @@ def main() -> None:
                 node.compact(Snapshot(log.handed_out, term, node.membership, b""))
     elapsed_s = time.perf_counter() - began
     assert min(trio.applied.values()) >= count
-    print(f"{count / elapsed_s:,.0f} entries/s, {elapsed_s / count * 1e6:.2f} µs for all three")
+    sys.stdout.write(
+        f"{count / elapsed_s:,.0f} entries/s, {elapsed_s / count * 1e6:.2f} µs for all three\n"
+    )
 
 
 if __name__ == "__main__":
