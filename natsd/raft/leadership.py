@@ -100,6 +100,9 @@ class Leadership:
         changed = (old.voters ^ new.voters) | (old.learners ^ new.learners)
         if len(changed) != 1:
             raise MembershipError("a change concerns one member")
+        sound = [m for m in new.voters if self._is_sound(m)]
+        if len(sound) < majority(len(new.voters)):
+            raise MembershipError("too many of the voters that remain are damaged")
         for member in new.voters - old.voters:
             progress = self.progress.get(member)
             lag_max = self._me.options.promotion_lag_max
@@ -107,6 +110,10 @@ class Leadership:
                 raise MembershipError("a new member begins as a learner")
             if progress.health is not Health.SOUND or progress.match < log.last_index - lag_max:
                 raise MembershipError(f"{member} has not caught up")
+
+    def _is_sound(self, member: int) -> bool:
+        progress = self.progress.get(member)
+        return progress is not None and progress.health is Health.SOUND
 
     def _follow_membership(self) -> None:
         me = self._me

@@ -68,6 +68,7 @@ class Log:
         self.last_index, self.last_term = snapshot.index, snapshot.term
         self._set_last()
         self.payload_bytes = payload_bytes(entries)
+        """Data in the live entries, which are those behind the snapshot."""
         self.commit = snapshot.index
         self.handed_out = max(snapshot.index, applied)
         self.stable = self.last_index
@@ -199,13 +200,16 @@ class Log:
     def compact(self, snapshot: Snapshot, needed_from: int, trailing_bytes_max: int) -> None:
         """Take note of a snapshot that the driver has persisted; drop entries that it replaces.
 
-        Entries from `needed_from` on stay as far as `trailing_bytes_max` allows.
+        Entries from `needed_from` on stay as far as `trailing_bytes_max` allows. The snapshot is of
+        entries that are on disk: otherwise a crash could leave it above entries that it replaced.
         """
-        assert self.snapshot.index <= snapshot.index <= min(self.handed_out, self.commit)
+        assert snapshot.index <= min(self.handed_out, self.commit, self.stable)
+        assert snapshot.index >= self.snapshot.index
         assert self.term_at(snapshot.index) == snapshot.term
+        drop = snapshot.index - self._base
+        self.payload_bytes -= payload_bytes(self._entries[self.snapshot.index - self._base : drop])
         self.snapshot = snapshot
         self.membership.compacted(snapshot.index)
-        drop = snapshot.index - self._base
         kept_bytes = 0
         while drop > 0 and self._base + drop >= needed_from:
             kept_bytes += len(self._entries[drop - 1].data)
@@ -214,7 +218,6 @@ class Log:
             drop -= 1
         if drop > 0:
             self._base_term = self._entries[drop - 1].term
-            self.payload_bytes -= payload_bytes(self._entries[:drop])
             del self._entries[:drop]
             self._base += drop
             self._sliced = None

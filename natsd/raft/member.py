@@ -60,7 +60,7 @@ class Member:
         """Returns a random number from 0 up to, and without, its argument."""
         self.role = Role.FOLLOWER
         self.leader = NOBODY
-        self.contact_ticks = 0 if self.term else options.election_ticks
+        self.contact_ticks = 0 if hard_state.term else options.election_ticks
         """Ticks since a leader was heard of; a restart counts, since it forgets a lease."""
         self.damaged: dict[int, tuple[Health, int]] = {}
         """Members that said they are damaged, with the last index that each holds."""

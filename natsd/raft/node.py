@@ -84,8 +84,9 @@ class Node:
     ) -> None:
         """Start from what the storage has recovered.
 
-        A new group starts from a snapshot at index 0 with its first members. A member with damage
-        starts with the entries before it, and says so in `hard_state.health`. `applied` is the
+        The first members of a group start from `first_snapshot`, later ones from NOTHING. A member
+        with damage starts with the entries before it (with NOTHING, if it is the snapshot that is
+        damaged), and says so in `hard_state.health`. `applied` is the
         index up to which the application's own storage is already. `draw(n)` returns a random
         number below n.
         """

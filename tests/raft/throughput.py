@@ -9,7 +9,7 @@ import sys
 import time
 
 from natsd.raft.effects import Effects
-from natsd.raft.entry import NOBODY, HardState, Membership, Snapshot
+from natsd.raft.entry import NOBODY, HardState, Snapshot, first_snapshot
 from natsd.raft.message_codec import MessageEncoder, decode
 from natsd.raft.messages import Message
 from natsd.raft.node import Node
@@ -24,7 +24,7 @@ class Trio:
     """Three nodes whose messages arrive and whose writes are synced at once."""
 
     def __init__(self, with_codec: bool) -> None:
-        start = Snapshot(0, 0, Membership(frozenset({1, 2, 3})), b"")
+        start = first_snapshot(frozenset({1, 2, 3}))
         state = HardState(0, NOBODY)
         self.nodes = {
             member: Node(member, state, start, (), Options(), random.Random(member).randrange)
