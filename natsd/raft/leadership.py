@@ -102,7 +102,7 @@ class Leadership:
             raise MembershipError("a change concerns one member")
         sound = [m for m in new.voters if self._is_sound(m)]
         if len(sound) < majority(len(new.voters)):
-            raise MembershipError("too many of the voters that remain are damaged")
+            raise MembershipError("too few of the voters that remain are known to be sound")
         for member in new.voters - old.voters:
             progress = self.progress.get(member)
             lag_max = self._me.options.promotion_lag_max
@@ -112,8 +112,9 @@ class Leadership:
                 raise MembershipError(f"{member} has not caught up")
 
     def _is_sound(self, member: int) -> bool:
+        """Tell whether a member is sound as far as it has said since this leadership began."""
         progress = self.progress.get(member)
-        return progress is not None and progress.health is Health.SOUND
+        return progress is not None and progress.health is Health.SOUND and progress.match > 0
 
     def _follow_membership(self) -> None:
         me = self._me
@@ -195,7 +196,8 @@ class Leadership:
         if progress is None:
             return
         if progress.repair_nonce != request.nonce:
-            progress.lost(request.last_index, request.nonce, self._me.log.last_index)
+            own_last = self._me.log.last_index
+            progress.lost(min(request.last_index, own_last), request.nonce, own_last)
         self._me.messages.append(
             RepairTarget(
                 self._me.id, request.sender, self._me.term, request.nonce, progress.repair_target

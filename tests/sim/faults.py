@@ -150,13 +150,16 @@ class Faults:
         self.crash(host)
         self.world.note(host.id, "is damaged:", host.disk.damage(self.world.rng))
 
-    def may_damage(self, damaged: Host) -> bool:
-        """Tell whether undamaged members would still be a majority, whatever membership counts."""
-        sound = {
+    def sound(self) -> set[int]:
+        return {
             host.id
             for host in self.hosts.values()
-            if host is not damaged and host.disk.recover().hard_state.health is Health.SOUND
+            if host.disk.recover().hard_state.health is Health.SOUND
         }
+
+    def may_damage(self, damaged: Host) -> bool:
+        """Tell whether undamaged members would still be a majority, whatever membership counts."""
+        sound = self.sound() - {damaged.id}
         return all(
             len(membership.voters & sound) >= majority(len(membership.voters))
             for membership in self.memberships()
@@ -210,7 +213,8 @@ class Faults:
     def promote(self) -> None:
         leader = self.leader()
         if leader is not None and leader.node is not None and not leader.is_paused:
-            for learner in sorted(leader.node.membership.learners):
+            sound = self.sound()  # an operator looks first
+            for learner in sorted(leader.node.membership.learners & sound):
                 if self.change(leader, with_voter(leader.node.membership, learner)):
                     return
 
@@ -224,5 +228,6 @@ class Faults:
         members = sorted(membership.voters | membership.learners)
         chosen = self.world.rng.choice(lost or members)
         if chosen in members and (lost or len(membership.voters) > 2):
-            if membership.voters != {chosen}:
+            rest = membership.voters - {chosen}
+            if len(rest & self.sound()) >= majority(len(rest)):  # an operator looks first
                 self.change(leader, without(membership, chosen))
