@@ -2,18 +2,18 @@
 
     effects = node.take_effects()
       messages             send at once, in order
-      hard_state, entries, snapshot
-                           persist and sync, as one step, in the order of the effects that were taken
+      hard_state, snapshot, entries
+                           persist and sync as one step, in the order in which effects were taken
       messages_after_sync  send when that sync, and those of all earlier effects, have returned
       committed            apply, in order, behind `snapshot`; may begin at once
       reads                answer when the application has applied everything up to `index`
-      dropped_reads        the leadership has changed: ask again, or tell whoever asked
+      dropped_reads        the leadership has changed: ask again, or refuse
     node.persisted(effects.number)     when the sync has returned
 
 A driver may take the next effects while the sync of earlier ones is under way. If it combines the
-writes of several effects, it says `persisted` of the last number only. Effects that have nothing to
-persist (`not effects.writes`) need no `persisted`, but their `messages_after_sync` still wait for the
-syncs of earlier effects.
+writes of several effects, it says `persisted` of the last number only. Effects that have nothing
+to persist (`not effects.writes`) need no `persisted`, but their `messages_after_sync` still wait
+for the syncs of earlier effects.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Read(NamedTuple):
 
     token: int
     """The driver's own number of the read."""
-    index: int
+    index: int  # type: ignore[assignment]  # it hides tuple.index, which nobody needs
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,14 @@ class EntryKind(IntEnum):
 class Entry(NamedTuple):
     """One entry of the log."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # it hides tuple.index, which nobody needs
     term: int
     kind: EntryKind
     data: bytes
 
 
 class Health(IntEnum):
-    """What a member's storage has lost of what the member promised to keep (`natsd.raft.repair`)."""
+    """What the storage has lost of what the member promised to keep (see `natsd.raft.repair`)."""
 
     SOUND = 0
     LOG_LOST = 1
@@ -69,3 +69,16 @@ class Snapshot:
     """Term of the entry at `index`."""
     membership: Membership
     data: bytes
+
+
+NOTHING = Snapshot(0, 0, Membership(frozenset()), b"")
+"""What a member starts from that joins a group, or whose snapshot is lost."""
+
+
+def first_snapshot(voters: frozenset[int], data: bytes = b"") -> Snapshot:
+    """Return what all first members of a new group start from.
+
+    It counts as entry 1 of term 1: a member that joins later, and holds nothing, gets it first, and
+    with it the membership.
+    """
+    return Snapshot(1, 1, Membership(voters), data)
