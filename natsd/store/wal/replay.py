@@ -137,7 +137,9 @@ def report_missing_batches(segments: list[ReadSegment], damage: list[JournalDama
 def collect(segment: ReadSegment, batch: Batch, root: Path, writes: Writes) -> bool:
     """Add the batch's entries that verify to `writes`; return whether all of them verify."""
     found = 0
-    for kind, name, offset, data in decode_entries(segment.seed, segment.data, batch.offset, batch.size):
+    for kind, name, offset, data in decode_entries(
+        segment.seed, segment.data, batch.offset, batch.size
+    ):
         if data is None:
             continue
         found += 1

@@ -232,7 +232,9 @@ class WriteAheadLog:
         allocate_to = grown_allocation(end, self._segment_bytes_max)
         if segment.is_new:
             job.allocate(segment.file, 0, allocate_to)
-            job.write(segment.file, encode_header(HEADER_MAGIC, VERSION, segment.epoch, segment.seed), 0)
+            job.write(
+                segment.file, encode_header(HEADER_MAGIC, VERSION, segment.epoch, segment.seed), 0
+            )
             job.datasync(segment.file)
             job.sync_directory(self._root)
             segment.is_new = False
@@ -312,7 +314,9 @@ class WriteAheadLog:
             segment.epoch = self._next_epoch
             segment.seed = self._new_seed()
             self._next_epoch += 1
-            job.write(segment.file, encode_header(HEADER_MAGIC, VERSION, segment.epoch, segment.seed), 0)
+            job.write(
+                segment.file, encode_header(HEADER_MAGIC, VERSION, segment.epoch, segment.seed), 0
+            )
             job.datasync(segment.file)
 
     def retired(self, segments: Sequence[Segment]) -> None:
