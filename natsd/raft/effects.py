@@ -18,7 +18,6 @@ for the syncs of earlier effects.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsd.raft.entry import Entry, HardState, Snapshot
@@ -35,8 +34,7 @@ class Read(NamedTuple):
     index: int  # type: ignore[assignment]  # it hides tuple.index, which nobody needs
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(NamedTuple):
     """All that a node asks for since the last call; empty members ask for nothing."""
 
     number: int

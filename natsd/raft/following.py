@@ -1,6 +1,6 @@
 """What a follower does with the messages of its leader."""
 
-from natsd.raft.entry import NOBODY, Health
+from natsd.raft.entry import NOBODY, Health, Snapshot
 from natsd.raft.member import Member
 from natsd.raft.messages import (
     Append,
@@ -73,6 +73,13 @@ class Following:
             self.quiescent_round = sent.round
         else:
             me.messages.append(HeartbeatReply(me.id, sent.sender, me.term, 0, me.health))
+
+    def take_restored(self) -> Snapshot | None:
+        """Return the snapshot that was installed since the last call."""
+        if not self.restored:
+            return None
+        self.restored = False
+        return self._me.log.snapshot
 
     def acknowledge(self) -> None:
         """Acknowledge again what the leader knows already, because the health has changed."""

@@ -14,6 +14,7 @@ what its own driver does wrong, and ignores messages that make no sense (any mor
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from natsd.raft.candidacy import Candidacy, Outcome
 from natsd.raft.effects import Effects, Read
@@ -47,6 +48,7 @@ from natsd.raft.reads import OwnReads, ReadBatch
 from natsd.raft.repair import NONCE_BITS, Repair
 from natsd.raft.voting import answer_pre_vote, answer_vote
 
+Some = TypeVar("Some")
 FROM_LEADER = (Append, Heartbeat, InstallSnapshot, Quiesce)
 
 
@@ -325,35 +327,29 @@ class Node:
         if self._leadership is not None:
             self._leadership.fill()
         self._following.send_acknowledgement()
-        hard_state = me.hard_state
-        changed = hard_state != self._saved_state
+        hard_state = self._take_hard_state()
+        snapshot = self._following.take_restored()
         entries = log.take_unsaved()
-        restored, self._following.restored = self._following.restored, False
-        snapshot = log.snapshot if restored else None
-        if changed or entries or restored:
+        if hard_state or entries or snapshot:
             self._number += 1
             log.write_begun(self._number)
-            if changed:
-                self._saved_state = hard_state
+            if hard_state:
                 self._saved_writes.append((self._number, hard_state))
-        elif log.is_synced:  # nothing to wait for
+        elif me.messages_after_sync and log.is_synced:  # nothing to wait for
             me.messages += me.messages_after_sync
             me.messages_after_sync.clear()
-        effects = Effects(
+        me.has_work = False
+        return Effects(
             self._number,
-            hard_state if changed else None,
+            hard_state,
             entries,
             snapshot,
-            tuple(me.messages),
-            tuple(me.messages_after_sync),
+            take_all(me.messages),
+            take_all(me.messages_after_sync),
             log.take_committed(),
-            tuple(me.reads),
-            tuple(me.dropped_reads),
+            take_all(me.reads),
+            take_all(me.dropped_reads),
         )
-        for taken in (me.messages, me.messages_after_sync, me.reads, me.dropped_reads):
-            taken.clear()
-        me.has_work = False
-        return effects
 
     # Terms
 
@@ -466,6 +462,14 @@ class Node:
         if self._me.may_campaign and not self.is_observer:
             self._campaign(is_transfer=True)
 
+    def _take_hard_state(self) -> HardState | None:
+        """Return the hard state if it has changed since it was last taken."""
+        me, saved = self._me, self._saved_state
+        if me.term == saved.term and me.vote == saved.vote and me.health is saved.health:
+            return None
+        self._saved_state = me.hard_state
+        return self._saved_state
+
     # Presence, reads, repair
 
     def _is_leftover(self, message: Message) -> bool:
@@ -513,3 +517,12 @@ class Node:
     def _begin_work(self) -> None:
         self._me.has_work = True
         self.wake()
+
+
+def take_all(some: list[Some]) -> tuple[Some, ...]:
+    """Empty a list; return what was in it."""
+    if not some:
+        return ()
+    taken = tuple(some)
+    some.clear()
+    return taken

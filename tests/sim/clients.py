@@ -45,7 +45,8 @@ class Client(Asker):
         if host is None or host.node is None or host.is_paused or rng.random() < 0.05:
             host = self.hosts[rng.choice(list(self.hosts))]
             self.host_id = host.id
-        if host.node is None or host.is_paused:
+        node = host.node
+        if node is None or host.is_paused:
             self.world.at(TICK, self.begin)
             return
         self.key = rng.randrange(self.world.knobs.keys)
@@ -59,7 +60,7 @@ class Client(Asker):
             self.world.at(self.patience, self.give_up, self.token)
             host.read(self.key, self, self.token)
         else:
-            self.propose(host, host.node)
+            self.propose(host, node)
 
     def any_running(self, host: Host) -> Host:
         """Return any server: followers answer reads too."""

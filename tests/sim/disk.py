@@ -5,6 +5,7 @@
 
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from natsd.raft.entry import NOBODY, NOTHING, Entry, HardState, Health, Snapshot
@@ -46,6 +47,10 @@ class Storage(Protocol):
         """Return what can be read after a crash."""
 
 
+NewDisk = Callable[[Snapshot], Storage]
+"""Makes the storage of a new member."""
+
+
 class ModelDisk:
     """A storage that does what it promises."""
 
@@ -53,9 +58,9 @@ class ModelDisk:
         self.hard_state = HardState(0, NOBODY)
         self.snapshot = snapshot
         self.entries: list[Entry] = []
-        self.unsynced: deque[
-            tuple[int, HardState | None, Snapshot | None, tuple[Entry, ...]]
-        ] = deque()
+        self.unsynced: deque[tuple[int, HardState | None, Snapshot | None, tuple[Entry, ...]]] = (
+            deque()
+        )
 
     def write(
         self,

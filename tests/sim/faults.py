@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from natsd.raft.entry import NOTHING, Health, Membership
 from natsd.raft.errors import RaftError
-from natsd.raft.membership import with_learner, with_voter, without
+from natsd.raft.membership import MembershipHistory, with_learner, with_voter, without
 from natsd.raft.quorum import majority
+from tests.sim.disk import NewDisk
 from tests.sim.host import Host
 from tests.sim.invariants import Invariants
 from tests.sim.world import World
@@ -14,8 +15,11 @@ MEMBERS_MAX = 7
 
 
 class Faults:
-    def __init__(self, world: World, hosts: dict[int, Host], invariants: Invariants) -> None:
+    def __init__(
+        self, world: World, hosts: dict[int, Host], invariants: Invariants, new_disk: NewDisk
+    ) -> None:
         self.world, self.hosts, self.invariants = world, hosts, invariants
+        self.new_disk = new_disk
         knobs = world.knobs
         self.kinds = list(knobs.faults)
         self.weights = list(knobs.faults.values())
@@ -151,11 +155,7 @@ class Faults:
         self.world.note(host.id, "is damaged:", host.disk.damage(self.world.rng))
 
     def sound(self) -> set[int]:
-        return {
-            host.id
-            for host in self.hosts.values()
-            if host.disk.recover().hard_state.health is Health.SOUND
-        }
+        return {host.id for host in self.hosts.values() if host.is_sound()}
 
     def may_damage(self, damaged: Host) -> bool:
         """Tell whether undamaged members would still be a majority, whatever membership counts."""
@@ -170,7 +170,10 @@ class Faults:
         found = [host.node.membership for host in self.running() if host.node is not None]
         for host in self.hosts.values():
             if host.node is None:
-                found.append(host.disk.recover().snapshot.membership)
+                recovered = host.disk.recover()
+                history = MembershipHistory(recovered.snapshot)
+                history.appended(recovered.entries)
+                found.append(history.current)
         return [membership for membership in found if membership.voters]
 
     # Operators
@@ -203,12 +206,12 @@ class Faults:
         if leader is None or leader.node is None or leader.is_paused:
             return
         membership = leader.node.membership
-        if len(membership.voters) + len(membership.learners) < MEMBERS_MAX:
-            if self.change(leader, with_learner(membership, self.next_id)):
-                host = Host(self.next_id, self.world, self.invariants, NOTHING)
-                self.hosts[host.id] = host
-                host.start()
-                self.next_id += 1
+        room = len(membership.voters) + len(membership.learners) < MEMBERS_MAX
+        if room and self.change(leader, with_learner(membership, self.next_id)):
+            host = Host(self.next_id, self.world, self.invariants, self.new_disk(NOTHING))
+            self.hosts[host.id] = host
+            host.start()
+            self.next_id += 1
 
     def promote(self) -> None:
         leader = self.leader()

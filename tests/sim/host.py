@@ -7,10 +7,10 @@ import struct
 from collections import deque
 
 from natsd.raft.effects import Effects
-from natsd.raft.entry import Entry, Snapshot
+from natsd.raft.entry import Entry, Health, Snapshot
 from natsd.raft.messages import Message, Vote, VoteReply
 from natsd.raft.node import Node
-from tests.sim.disk import ModelDisk, Storage
+from tests.sim.disk import Storage
 from tests.sim.invariants import Invariants
 from tests.sim.knobs import TICK
 from tests.sim.world import World
@@ -30,13 +30,11 @@ class Asker:
 
 
 class Host:
-    def __init__(
-        self, host_id: int, world: World, invariants: Invariants, snapshot: Snapshot
-    ) -> None:
+    def __init__(self, host_id: int, world: World, invariants: Invariants, disk: Storage) -> None:
         self.id = host_id
         self.world, self.invariants = world, invariants
         self.knobs = world.knobs
-        self.disk: Storage = ModelDisk(snapshot)
+        self.disk = disk
         self.tick_period = max(1, int(TICK * (1 + (world.rng.random() * 2 - 1) * self.knobs.skew)))
         self.node: Node | None = None
         self.epoch = 0
@@ -93,6 +91,12 @@ class Host:
             for message in held_back:
                 self.receive(message)
 
+    def is_sound(self) -> bool:
+        """Tell whether the member would still vote after a crash."""
+        if self.node is None:
+            return self.disk.recover().hard_state.health is Health.SOUND
+        return self.node.hard_state.health is Health.SOUND and not self.syncing
+
     # Events
 
     def tick(self, epoch: int) -> None:
@@ -138,18 +142,21 @@ class Host:
         while node is not None and node.has_effects:
             effects = node.take_effects()
             self.invariants.observe(self, effects)
-            self.send(effects.messages)
-            self.persist(effects)
+            if effects.messages:
+                self.send(effects.messages)
+            if effects.messages_after_sync or effects.writes:
+                self.persist(effects)
             if effects.snapshot is not None:
                 self.restore(effects.snapshot)
             for entry in effects.committed:
                 self.apply(entry)
-            self.answer_waiting_reads()
+            if effects.committed or effects.snapshot is not None:
+                self.answer_waiting_reads()
+                self.compact()
             for token, index in effects.reads:
                 self.answer_read(token, index)
             for token in effects.dropped_reads:
                 self.reading.pop(token)[0].refused(token)
-            self.compact()
 
     def send(self, messages: "tuple[Message, ...] | list[Message]") -> None:
         for message in messages:
@@ -226,9 +233,7 @@ class Host:
             assert term is not None
             keys = max(self.registers, default=-1) + 1
             data = struct.pack(f"<{keys}H", *(self.registers.get(key, 0) for key in range(keys)))
-            snapshot = Snapshot(
-                self.applied, term, node.log.membership.at(self.applied), data
-            )
+            snapshot = Snapshot(self.applied, term, node.log.membership.at(self.applied), data)
             self.disk.compact(snapshot)
             node.compact(snapshot)
 

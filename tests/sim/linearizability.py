@@ -39,7 +39,7 @@ def is_linearizable(history: list[Operation], initial: int) -> bool:
 
 
 def without_unseen(history: list[Operation], initial: int) -> list[Operation]:
-    """Leave out unfinished operations whose value nobody saw: they may as well not have happened."""
+    """Leave out unfinished operations whose value nobody saw, as if they had not happened."""
     seen = {initial}
     for operation in history:
         if operation.returned_at != FOREVER:

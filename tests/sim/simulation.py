@@ -5,11 +5,15 @@ found, and a new command must be applied by all members. What clients saw must b
 """
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 from natsd.raft.entry import Health, first_snapshot
 from natsd.raft.errors import RaftError
 from tests.sim.clients import Client, Registers
+from tests.sim.disk import ModelDisk, NewDisk
 from tests.sim.faults import Faults
 from tests.sim.host import Host
 from tests.sim.invariants import Invariants, Violation
@@ -37,10 +41,17 @@ class Result:
 
 
 class Simulation:
-    def __init__(self, seed: int, trace: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        trace: bool = False,
+        new_disk: NewDisk = ModelDisk,
+        focus: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """`focus` replaces some of the knobs that the seed draws."""
         self.seed = seed
         rng = random.Random(seed)
-        knobs = draw_knobs(rng)
+        knobs = replace(draw_knobs(rng), **focus)
         self.world = World(rng, knobs, trace)
         self.world.note("seed", seed, knobs)
         self.invariants = Invariants()
@@ -48,13 +59,13 @@ class Simulation:
         self.registers = Registers()
         snapshot = first_snapshot(frozenset(range(1, knobs.members + 1)))
         for member in range(1, knobs.members + 1):
-            self.hosts[member] = Host(member, self.world, self.invariants, snapshot)
+            self.hosts[member] = Host(member, self.world, self.invariants, new_disk(snapshot))
         for host in self.hosts.values():
             host.start()
         self.clients = [
             Client(self.world, self.hosts, self.registers) for _ in range(knobs.clients)
         ]
-        self.faults = Faults(self.world, self.hosts, self.invariants)
+        self.faults = Faults(self.world, self.hosts, self.invariants, new_disk)
         self.probes: dict[int, int] = {}
         """By term: a command proposed when all was calm."""
         self.undecided = 0
@@ -120,9 +131,8 @@ class Simulation:
         assert node is not None
         members = node.membership.voters | node.membership.learners
         index = self.probes.get(node.term)
-        if index is not None:
-            if all(self.has_recovered(self.hosts[member], index) for member in members):
-                return True
+        if index and all(self.has_recovered(self.hosts[member], index) for member in members):
+            return True
         try:
             self.probes[node.term] = index or node.propose(b"")
         except RaftError:
