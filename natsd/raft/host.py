@@ -428,6 +428,7 @@ class RaftHost:
         group.idle_ticks += 1
         wanted = self.options.quiesce_ticks
         if wanted and group.idle_ticks >= wanted:
+            group.idle_ticks = 0
             group.node.quiesce(self._absent_members(group))
 
     def _absent_members(self, group: RaftGroup) -> frozenset[int]:

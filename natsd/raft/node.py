@@ -473,7 +473,9 @@ class Node:
     # Presence, reads, repair
 
     def _is_leftover(self, message: Message) -> bool:
-        """Tell whether a message to a quiescent follower is older than its quiescence."""
+        """Tell whether a message to a quiescent member is older than its quiescence."""
+        if isinstance(message, HeartbeatReply):
+            return message.term == self._me.term and message.health is Health.SOUND
         return (
             isinstance(message, Heartbeat)
             and message.term == self._me.term
