@@ -7,6 +7,7 @@ python -m tests.sim --mutations              each planted bug, and the invariant
 
 import argparse
 import os
+import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -15,6 +16,11 @@ from tests.sim.mutations import MUTATIONS, hunt
 from tests.sim.simulation import Result, Simulation, simulate
 
 SHOWN_MAX = 10
+
+
+def say(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
 
 
 def main() -> int:
@@ -44,8 +50,8 @@ def run_one(seed: int, trace: bool) -> int:
     simulation = Simulation(seed, trace)
     result = simulation.run()
     for line in simulation.world.lines or ():
-        print(line)
-    print(result)
+        say(line)
+    say(result)
     return bool(result.violation)
 
 
@@ -59,15 +65,14 @@ def run_many(first: int, count: int, jobs: int) -> int:
             if result.violation:
                 kinds[result.violation] += 1
                 if kinds.total() <= SHOWN_MAX:
-                    print(
-                        f"{result.detail[:500]}\n    python -m tests.sim --seed {result.seed} --trace"
-                    )
+                    say(result.detail[:500])
+                    say(f"    python -m tests.sim --seed {result.seed} --trace")
     elapsed_s = time.monotonic() - began
-    print(
+    say(
         f"{count:,} seeds from {first} in {elapsed_s:.0f} s ({count / elapsed_s:.0f} a second): "
         + ", ".join(f"{number:,} {name}" for name, number in totals.items())
     )
-    print("violations:", dict(kinds) or "none")
+    say("violations:", dict(kinds) or "none")
     return bool(kinds)
 
 
@@ -81,12 +86,12 @@ def add(totals: "Counter[str]", result: Result) -> None:
 
 def run_mutations(jobs: int) -> int:
     missed = 0
-    print("| planted bug | caught by | seeds needed |\n|---|---|---|")
+    say("| planted bug | caught by | seeds needed |\n|---|---|---|")
     with ProcessPoolExecutor(jobs) as pool:
         for mutation, (result, tried) in zip(MUTATIONS, pool.map(hunt, MUTATIONS), strict=True):
             caught = result.violation if result else "nothing"
             missed += result is None
-            print(f"| {MUTATIONS[mutation].says} | {caught} | {tried} |", flush=True)
+            say(f"| {MUTATIONS[mutation].says} | {caught} | {tried} |")
     return bool(missed)
 
 

@@ -55,7 +55,7 @@ class Client(Asker):
         shared.next_token += 1
         self.called_at = self.world.stamp()
         if self.kind == READ:
-            if rng.random() < 0.3:
+            if rng.random() < 0.5:
                 host = self.any_running(host)
             self.world.at(self.patience, self.give_up, self.token)
             host.read(self.key, self, self.token)
@@ -63,9 +63,11 @@ class Client(Asker):
             self.propose(host, node)
 
     def any_running(self, host: Host) -> Host:
-        """Return any server: followers answer reads too."""
+        """Return any server, since followers answer reads too, or one that believes it leads."""
         running = [h for h in self.hosts.values() if h.node is not None and not h.is_paused]
-        return self.world.rng.choice(running) if running else host
+        leaders = [h for h in running if h.node is not None and h.node.is_leader]
+        chosen = leaders if self.world.rng.random() < 0.5 else running
+        return self.world.rng.choice(chosen) if chosen else host
 
     def propose(self, host: Host, node: Node) -> None:
         shared = self.shared

@@ -9,6 +9,7 @@ from natsd.raft.quorum import majority
 from tests.sim.disk import NewDisk
 from tests.sim.host import Host
 from tests.sim.invariants import Invariants
+from tests.sim.knobs import TICK
 from tests.sim.world import World
 
 MEMBERS_MAX = 7
@@ -34,6 +35,7 @@ class Faults:
             "crash_leader": self.crash_leader,
             "crash_all": self.crash_all,
             "damage": self.damage,
+            "last_copy": self.last_copy,
             "transfer": self.transfer,
             "add": self.add,
             "promote": self.promote,
@@ -89,6 +91,8 @@ class Faults:
     def isolate_leader(self) -> None:
         leader = self.leader()
         if leader is not None:
+            if self.world.rng.random() < 0.5:
+                self.heal()
             others = [host for host in self.hosts if host != leader.id]
             self.block([leader.id], others)
             if self.world.rng.random() < 0.7:
@@ -156,6 +160,48 @@ class Faults:
 
     def sound(self) -> set[int]:
         return {host.id for host in self.hosts.values() if host.is_sound()}
+
+    def last_copy(self) -> None:
+        """Leave new entries on a bare majority, damage one of it, and cut off the leader.
+
+        The members that remain are a majority, in which a damaged member that voted would do harm.
+        """
+        leader = self.leader()
+        if leader is None or leader.node is None or len(leader.node.membership.voters) < 3:
+            return
+        others = sorted(leader.node.membership.voters - {leader.id})
+        self.world.rng.shuffle(others)
+        with_leader = majority(len(others) + 1) - 1
+        victim = self.hosts[others[0]]
+        if victim.node is not None and victim.is_sound() and self.may_damage(victim):
+            self.heal()
+            rest = others[with_leader:]
+            self.block([leader.id, *others[:with_leader]], rest)
+            self.block(rest, [leader.id, *others[:with_leader]])
+            self.world.at(10 * TICK, self.lose_copy, (leader, victim))
+
+    def lose_copy(self, pair: tuple[Host, Host]) -> None:
+        victim = pair[1]
+        if victim.node is None or self.world.is_calm or not self.may_damage(victim):
+            return
+        rng = self.world.rng
+        self.was_damaged = True
+        victim.crash()
+        self.world.note(victim.id, "is damaged:", victim.disk.damage(rng))
+        self.world.at(TICK, self.restart, victim)
+        self.world.at(TICK + int(rng.random() * 6 * TICK), self.cut_off, pair)
+
+    def cut_off(self, pair: tuple[Host, Host]) -> None:
+        leader, victim = pair
+        if self.world.is_calm:
+            return
+        self.heal()
+        others = [host for host in self.hosts if host != leader.id]
+        self.block([leader.id], others)
+        self.block(others, [leader.id])
+        if victim.node is not None and self.world.rng.random() < 0.5:
+            victim.crash()
+            self.world.at(TICK, self.restart, victim)
 
     def may_damage(self, damaged: Host) -> bool:
         """Tell whether undamaged members would still be a majority, whatever membership counts."""

@@ -51,6 +51,7 @@ KINDS = {
     "crash_leader": 2.0,
     "crash_all": 0.5,
     "damage": 3.0,
+    "last_copy": 1.0,
     "transfer": 3.0,
     "add": 3.0,
     "promote": 4.0,

@@ -21,7 +21,6 @@ from natsd.raft.membership import MembershipHistory
 from natsd.raft.messages import (
     Append,
     AppendReply,
-    Heartbeat,
     PreVote,
     PreVoteReply,
     RepairTarget,
@@ -29,7 +28,7 @@ from natsd.raft.messages import (
     VoteReply,
 )
 from natsd.raft.node import Node
-from natsd.raft.progress import Progress
+from natsd.raft.options import Options
 from natsd.raft.quorum import majority_index
 from natsd.raft.repair import Repair
 from tests.sim.knobs import KINDS
@@ -88,6 +87,62 @@ def hunt(name: str, seeds_max: int = SEEDS_MAX) -> tuple[Result | None, int]:
 def only(*kinds: str) -> dict[str, float]:
     """Return the weights of some kinds of faults, all others being off."""
     return {kind: KINDS[kind] for kind in kinds}
+
+
+CRASHES: dict[str, Any] = {
+    "members": 3,
+    "disk_delay_max": 400,
+    "fault_every": 300,
+    "faults": only("crash", "crash_leader", "crash_all", "isolate_leader", "heal"),
+}
+STALE_LEADERS: dict[str, Any] = {
+    "members": 3,
+    "clients": 5,
+    "keys": 1,
+    "ticks": 300,
+    "delay_max": 10,
+    "disk_delay_max": 0,
+    "straggle": 0.0,
+    "loss": 0.0,
+    "quiesce": 0.0,
+    "skew": 0.5,
+    "options": Options(heartbeat_ticks=1),
+    "fault_every": 1000,
+    "faults": only("isolate_leader", "heal"),
+}
+CHANGES: dict[str, Any] = {
+    "members": 5,
+    "ticks": 300,
+    "fault_every": 300,
+    "faults": only("partition", "heal", "remove", "add", "promote"),
+}
+FIGURE_8: dict[str, Any] = {
+    "members": 3,
+    "clients": 5,
+    "ticks": 300,
+    "fault_every": 500,
+    "delay_max": 100,
+    "straggle": 0.0,
+    "disk_delay_max": 0,
+    "options": Options(election_ticks=5, heartbeat_ticks=1, append_bytes_max=4, in_flight_max=1),
+    "faults": only("isolate_leader"),
+    "quiesce": 0.0,
+}
+LAGGARDS: dict[str, Any] = {
+    "members": 3,
+    "ticks": 300,
+    "fault_every": 600,
+    "compact_after": 5,
+    "options": Options(trailing_bytes_max=0, snapshot_ticks=20),
+    "faults": only("isolate_leader", "heal"),
+}
+DAMAGE: dict[str, Any] = {
+    "members": 3,
+    "fault_every": 1500,
+    "ticks": 300,
+    "delay_max": 50,
+    "faults": only("last_copy", "heal"),
+}
 
 
 # Elections
@@ -150,17 +205,17 @@ def early(*kinds: type) -> Patches:
     return [(Node, "take_effects", take_early)]
 
 
-@mutation("acknowledges entries before they are synced")
+@mutation("acknowledges entries before they are synced", **CRASHES)
 def acknowledge_before_sync() -> Patches:
     return early(AppendReply)
 
 
-@mutation("votes before the vote is synced")
+@mutation("votes before the vote is synced", **CRASHES)
 def vote_before_sync() -> Patches:
     return early(Vote, VoteReply)
 
 
-@mutation("counts the leader's own entries before they are synced")
+@mutation("counts the leader's own entries before they are synced", **CRASHES)
 def count_unsynced() -> Patches:
     def advance_commit(self: Leadership) -> None:
         self.progress[self._me.id].match = self._me.log.last_index
@@ -214,7 +269,7 @@ def truncate_on_old_append() -> Patches:
     return [(Log, "merge", merge)]
 
 
-@mutation("keeps the conflicting tail when it installs a snapshot")
+@mutation("keeps the conflicting tail when it installs a snapshot", **LAGGARDS)
 def keep_tail_behind_snapshot() -> Patches:
     original = Log.restore
 
@@ -232,7 +287,7 @@ def keep_tail_behind_snapshot() -> Patches:
 # Commit
 
 
-@mutation("commits entries of an earlier term by counting")
+@mutation("commits entries of an earlier term by counting", **FIGURE_8)
 def commit_old_terms() -> Patches:
     def advance_commit(self: Leadership) -> None:
         log = self._me.log
@@ -267,12 +322,12 @@ def commit_beyond_match() -> Patches:
 # Members
 
 
-@mutation("counts learners for the majority")
+@mutation("counts learners for the majority", **(CHANGES | {"members": 3}))
 def count_learners() -> Patches:
     return [(Leadership, "voters", lambda self: list(self.progress.values()))]
 
 
-@mutation("changes members while an earlier change is uncommitted")
+@mutation("changes members while an earlier change is uncommitted", **CHANGES)
 def two_changes_at_once() -> Patches:
     def check_change(self: Leadership, old: Membership, new: Membership) -> None:
         assert old != new
@@ -283,7 +338,7 @@ def two_changes_at_once() -> Patches:
 # Reads
 
 
-@mutation("serves reads without asking a majority")
+@mutation("serves reads without asking a majority", **STALE_LEADERS)
 def read_without_majority() -> Patches:
     def begin_reads(self: Leadership) -> None:
         if self.reads.fresh and self._me.log.commit >= self._first_index:
@@ -304,44 +359,36 @@ def read_before_own_commit() -> Patches:
     return [(Leadership, "_begin_reads", begin_reads)]
 
 
-@mutation("holds its lease twice as long as voters are patient")
+@mutation(
+    "holds its lease twice as long as voters are patient",
+    **(STALE_LEADERS | {"options": Options(heartbeat_ticks=1, lease_reads=True), "skew": 0.045}),
+)
 def lease_too_long() -> Patches:
-    original = node_module.Options.lease_ticks
-    assert isinstance(original, property)
-    return [(node_module.Options, "lease_ticks", lambda self: 2 * self.election_ticks)]
+    return [(Options, "lease_ticks", lambda self: 2 * self.election_ticks)]
 
 
 # Damage
 
 
-@mutation("votes although its log is damaged")
+@mutation("votes although its log is damaged", **DAMAGE)
 def vote_when_damaged() -> Patches:
     return voting(lambda me, asked: has_vote_left(me, asked) and is_complete(me, asked))
 
 
-@mutation("forgets in a restart that its log is damaged")
+@mutation("forgets in a restart that its log is damaged", **DAMAGE)
 def forget_damage() -> Patches:
-    return [(Member, "hard_state", lambda self: HardState(self.term, self.vote, Health.SOUND))]
+    original = Node._take_hard_state
+
+    def take_hard_state(self: Node) -> HardState | None:
+        taken = original(self)
+        return taken._replace(health=Health.SOUND) if taken else None
+
+    return [(Node, "_take_hard_state", take_hard_state)]
 
 
-@mutation("votes again under the same id after its vote was lost")
-def repair_lost_vote() -> Patches:
-    def finish(self: Repair, verified: int) -> bool:
-        me = self._me
-        if me.health is Health.SOUND or self._target_term != me.term:
-            return False
-        me.health = Health.SOUND
-        return True
-
-    return [(Repair, "finish", finish)]
-
-
-@mutation("calls its log repaired before it has the leader's entries")
+@mutation("calls its log repaired before it has the leader's entries", **DAMAGE)
 def repair_at_once() -> Patches:
     def on_target(self: Repair, told: RepairTarget) -> None:
         self._target, self._target_term = 0, told.term
 
     return [(Repair, "on_target", on_target)]
-
-
-__all__ = ["MUTATIONS", "Heartbeat", "Progress", "hunt", "planted"]
