@@ -1,0 +1,172 @@
+"""What the entries of a batch mean (natsd/store/wal/format.py draws the bytes around them).
+
+    kind            name             offset            data
+    NORMAL, MEMBERSHIP  group, term  index             the entry's; replaces entries from there on
+    MOVED_…         group, term      index             the entry's, written once more
+    STATE           group            version           GroupState: 8 x u64
+    FILES           -                oldest live       newest segment, the end of the segment
+                                     segment           before this one, and the newest version
+                                                       of a state
+    TOUCHED         -                number of the     what the batch before this one wrote: for
+                                     batch before      each group flags u8, name length u8,
+                                                       first index u64, last index u64, name
+    END             -                the batch's       u32 for each sector of the batch that is
+                                     number            all zeros, though it is written
+
+TOUCHED begins every batch: if the batch before is damaged, it says who lost what. END ends every
+batch, so that its last sector is never all zeros.
+
+A group's state counts by its version, which grows with every state that is written, of any group.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from natsd.raft.entry import Entry, EntryKind, HardState, Health
+from natsd.store.wal.format import BATCH_HEADER_BYTES, SECTOR_BYTES
+
+LOG_MAGIC: Final = b"NATSDRFT"
+STATE_MAGIC: Final = b"NATSDRST"
+VERSION: Final = 1
+
+NORMAL: Final = 16
+MEMBERSHIP: Final = 17
+MOVED: Final = 2  # added to the kind of an entry that is written once more
+STATE: Final = 20
+FILES: Final = 21
+TOUCHED: Final = 22
+END: Final = 23
+ENTRY_KINDS: Final = range(NORMAL, NORMAL + 4)
+
+TERM: Final = struct.Struct("<Q")
+STATE_FIELDS: Final = struct.Struct("<7QB7x")
+FILES_FIELDS: Final = struct.Struct("<QQQ")
+TOUCHED_FIELDS: Final = struct.Struct("<BBQQ")
+GROUP_BYTES_MAX: Final = 64
+ZERO_SECTOR: Final = bytes(SECTOR_BYTES)
+
+Record = tuple[int, bytes, int, bytes]  # kind, name, offset, data
+
+
+class GroupState(NamedTuple):
+    """What is known of a group beside its entries."""
+
+    version: int
+    replaced: int
+    """Version of the state with which a snapshot replaced the whole log; older entries are void."""
+    hard_state: HardState
+    snapshot_index: int
+    snapshot_term: int
+    is_removed: bool = False
+
+
+class Touch(NamedTuple):
+    """The entries of one group that a batch wrote."""
+
+    group: bytes
+    is_moved: bool
+    first: int
+    last: int
+
+
+class Files(NamedTuple):
+    """Which segments of entries there are, and where the segment before this one ends."""
+
+    oldest: int
+    newest: int
+    end_before: int
+    """In the sequence that this is written to, the end of the segment before; 0: none."""
+    version: int
+    """Newest version of a state when this was written."""
+
+
+def entry_records(group: bytes, entries: Iterable[Entry], moved: int = 0) -> Iterator[Record]:
+    """Yield the records of entries; `moved` is MOVED if they were written before."""
+    term_before, name, base = -1, b"", NORMAL + moved
+    for index, term, kind, data in entries:
+        if term != term_before:
+            term_before, name = term, group + TERM.pack(term)
+        yield base + kind, name, index, data
+
+
+def read_entry(record: Record) -> tuple[bytes, Entry]:
+    """Return the group and the entry of a record."""
+    kind, name, index, data = record
+    (term,) = TERM.unpack_from(name, len(name) - TERM.size)
+    return name[: -TERM.size], Entry(index, term, EntryKind((kind - NORMAL) % MOVED), data)
+
+
+def state_record(group: bytes, state: GroupState) -> Record:
+    """Return the record of a group's state."""
+    term, vote, health = state.hard_state
+    fields = STATE_FIELDS.pack(
+        state.version,
+        state.replaced,
+        term,
+        vote,
+        health,
+        state.snapshot_index,
+        state.snapshot_term,
+        state.is_removed,
+    )
+    return STATE, group, state.version, fields
+
+
+def read_state(data: bytes) -> GroupState:
+    """Return the state of a group from the data of its record."""
+    version, replaced, term, vote, health, index, snapshot_term, removed = STATE_FIELDS.unpack(data)
+    hard_state = HardState(term, vote, Health(health))
+    return GroupState(version, replaced, hard_state, index, snapshot_term, bool(removed))
+
+
+def files_record(files: Files) -> Record:
+    """Return the record that names the segments."""
+    return FILES, b"", files.oldest, FILES_FIELDS.pack(*files[1:])
+
+
+def read_files(oldest: int, data: bytes) -> Files:
+    """Return the segments from the fields of their record."""
+    return Files(oldest, *FILES_FIELDS.unpack(data))
+
+
+def touched_record(number: int, touched: Iterable[Touch]) -> Record:
+    """Return the record of what the batch of that number wrote."""
+    data = b"".join(
+        TOUCHED_FIELDS.pack(each.is_moved, len(each.group), each.first, each.last) + each.group
+        for each in touched
+    )
+    return TOUCHED, b"", number, data
+
+
+def read_touched(data: bytes) -> list[Touch]:
+    """Return what the batch before wrote."""
+    found, at = [], 0
+    while at < len(data):
+        is_moved, length, first, last = TOUCHED_FIELDS.unpack_from(data, at)
+        at += TOUCHED_FIELDS.size
+        found.append(Touch(data[at : at + length], bool(is_moved), first, last))
+        at += length
+    return found
+
+
+def end_record(number: int, encoded: bytes) -> Record:
+    """Return the last record of a batch whose other records are encoded already."""
+    sectors: list[int] = []
+    if ZERO_SECTOR in encoded:  # the header in front is not zeros, so sector 0 never is
+        sectors = [each for each in zero_sectors(bytes(BATCH_HEADER_BYTES) + encoded) if each]
+    return END, b"", number, struct.pack(f"<{len(sectors)}I", *sectors)
+
+
+def zero_sectors(data: bytes) -> Iterator[int]:
+    """Yield the number of each whole sector that is all zeros."""
+    for at in range(0, len(data) - SECTOR_BYTES + 1, SECTOR_BYTES):
+        if data[at : at + SECTOR_BYTES] == ZERO_SECTOR:
+            yield at // SECTOR_BYTES
+
+
+def read_zero_sectors(data: bytes) -> frozenset[int]:
+    """Return the sectors that the END record names."""
+    return frozenset(struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4]))
