@@ -18,10 +18,10 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any, Final
 
-from natsd.testing.connection import Connection
 from natsd.testing.errors import ProcessError
-from natsd.testing.fork_server import ListConnections, Reload, Request, Start, Started
-from natsd.testing.launch import Launch
+from natsd.testing.fork_server import Start
+from natsd.testing.launch import Addresses, Launch
+from natsd.testing.requests import Request
 from natsd.testing.server_log import FileLog
 
 TIMEOUT_S: Final = 60.0
@@ -46,8 +46,8 @@ class ProcessHost:
         self._pipe: Pipe | None = None
         self._is_paused = False
 
-    def start(self, launch: Launch) -> tuple[str, int]:
-        """Start; return the URL for clients and the port of monitoring (0: it is off).
+    def start(self, launch: Launch) -> Addresses:
+        """Start; return where the server is.
 
         Raises OptionsError for invalid settings, and ProcessError if the server does not start.
         """
@@ -57,7 +57,7 @@ class ProcessHost:
         try:
             self._pid = self._receive()
             self._pipe.send(Start(launch, self._log_path, Path.cwd(), dict(os.environ)))
-            started: Started = self._receive()
+            addresses: Addresses = self._receive()
         except BaseException as error:
             if self._pid:
                 self.kill()
@@ -67,7 +67,7 @@ class ProcessHost:
                 text = self.log.text[logged:].strip()
                 raise ProcessError(f"the server did not start:\n{text}") from None
             raise
-        return started.client_url, started.http_port
+        return addresses
 
     @property
     def pid(self) -> int:
@@ -111,20 +111,7 @@ class ProcessHost:
             self._is_paused = False
             self._signal(signal.SIGCONT)
 
-    def reload(self, launch: Launch) -> list[str]:
-        """Change the settings of the running server; return the changes as texts.
-
-        Raises OptionsError or ReloadError; nothing has changed then.
-        """
-        changes: list[str] = self._ask(Reload(launch))
-        return changes
-
-    def connections(self) -> list[Connection]:
-        """Return the open client connections."""
-        connections: list[Connection] = self._ask(ListConnections())
-        return connections
-
-    def _ask(self, request: Request) -> Any:
+    def ask(self, request: Request) -> Any:
         """Return the answer of the server's process, or raise its exception."""
         if self._pipe is None:
             raise RuntimeError("the server is not running")
