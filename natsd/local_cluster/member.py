@@ -62,8 +62,7 @@ class Member:
     def route_url(self) -> str:
         """URL for the other servers."""
         assert self.options.cluster is not None
-        host = self.options.cluster.host or self.options.host
-        return f"nats://{address(host, self.options.cluster.port)}"
+        return f"nats://{address(self.options.cluster.host, self.options.cluster.port)}"
 
     @property
     def monitoring_url(self) -> str:
@@ -102,8 +101,8 @@ def config_text(
     """Return the configuration of a server; `urls` are those of the other servers' routes."""
     routes = "".join(f"\n    {_quoted(url)}" for url in urls)
     lines = [
-        f"# Server {name} of the cluster {plan.name}. `natsd cluster up` wrote this file, and reads",
-        "# it at each start. It may be changed.",
+        f"# Server {name} of the cluster {plan.name}. `natsd cluster up` wrote this file. It may",
+        "# be changed, and is read at each start.",
         "#",
         f"#   natsd -c {directory / CONFIG}",
         "#",

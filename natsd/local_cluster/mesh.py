@@ -25,7 +25,7 @@ def links_per_server(options: "Options") -> int:
     of_one_account = set(cluster.accounts)
     if not options.no_system_account:
         of_one_account.add(options.system_account or "$SYS")
-    return max(cluster.pool_size, 1) + len(of_one_account)
+    return cluster.pool_size + len(of_one_account)
 
 
 def missing_links(found: Mapping[str, Links], expected: Mapping[str, int]) -> list[str]:

@@ -16,7 +16,7 @@ ON = {"port": 6222}
         ({}, 1),
         ({"cluster": ON}, 4),
         ({"cluster": {**ON, "pool_size": -1}}, 1),
-        ({"cluster": {**ON, "pool_size": 0}}, 2),
+        ({"cluster": {**ON, "pool_size": 0}}, 4),
         ({"cluster": {**ON, "pool_size": 1}}, 2),
         ({"cluster": {**ON, "pool_size": 5, "accounts": ["A", "$SYS"]}, "accounts": {"A": {}}}, 7),
         ({"cluster": ON, "accounts": {"S": {}}, "system_account": "S"}, 4),
