@@ -95,6 +95,7 @@ class AccountSharing:
             is_shared=permit.given.share,
         )
         subscription = Subscription(patterns.local, sid=b"0", sink=sink)
+        subscription.is_private = True  # each server imports the requests of its own clients
         self._services[key] = subscription
         self.account.sublist.insert(subscription)
 

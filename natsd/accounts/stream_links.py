@@ -144,7 +144,10 @@ def is_linkable(sub: Subscription) -> bool:
     """Return whether a subscription gets imported messages.
 
     An imported stream is not exported again, and services get requests of their own account only.
+    Another server lists its own subscriptions with its own imports.
     """
-    return not isinstance(sub, ImportedSubscription) and not isinstance(
-        sub.sink, ServiceImportSink | AccountEntry
+    return not (
+        sub.is_remote
+        or isinstance(sub, ImportedSubscription)
+        or isinstance(sub.sink, ServiceImportSink | AccountEntry)
     )

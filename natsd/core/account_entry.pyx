@@ -26,7 +26,7 @@ from natsd.core.network cimport (
     Reactor, TracedMessage, distribute, monotonic_ns, with_headers,
 )
 from natsd.core.routing cimport (
-    Hop, Message, Origin, Sink, Subscription, subject_is_literal, subject_matches,
+    Hop, Message, Origin, Sink, Subscription, fanout_of, subject_is_literal, subject_matches,
 )
 
 import os
@@ -245,7 +245,7 @@ cdef class AccountEntry(Sink):
                 ) or pending.reply,
                 True,
             )
-            if beyond.plain_count or beyond.queue_count:
+            if fanout_of(beyond):
                 relay = ReplyRelay.__new__(ReplyRelay)
                 relay.entry = self
                 relay.pending = pending

@@ -142,7 +142,7 @@ cdef int answer_no_responders(ClientSession session, Message* message) except -1
     cdef Subscription sub
     cdef uint32_t i
     cdef bytes block
-    for i in range(result.plain_count):
+    for i in range(result.plain_local.count):
         sub = plain_at(result, i)
         if sub.sink is session:
             block = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % (

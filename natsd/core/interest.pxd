@@ -17,14 +17,14 @@ cdef struct Node:               # one token; the path from the root to the node 
     Members plain               # plain subscriptions; Interest owns one reference to each
     NameTable groups            # QueueGroup by queue name
     Node* parent                # NULL: this is the root
-    uint32_t remote             # plain subscriptions of which another server told
+    uint32_t untold             # plain subscriptions of which other servers are not told
 
 cdef struct QueueGroup:
     Named name
     Members members
     Node* node
     uint64_t weight             # weights of the members together
-    uint64_t remote             # the part of it of which another server told
+    uint64_t untold             # the part of it of which other servers are not told
 
 cdef struct NodeList:           # array of nodes; its memory is reused by the next walk
     Node** items

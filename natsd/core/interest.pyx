@@ -102,7 +102,7 @@ cdef Node* new_node(Node* parent, Token* token) noexcept:
     node[0] = Node(
         token=Named(hash=token.hash, length=token.length, name_at=sizeof(Node)),
         children=NameTable(NULL, 0, 0), star=NULL, tail=NULL,
-        plain=Members(NULL, 0, 0), groups=NameTable(NULL, 0, 0), parent=parent, remote=0,
+        plain=Members(NULL, 0, 0), groups=NameTable(NULL, 0, 0), parent=parent, untold=0,
     )
     memcpy(<char*> node + sizeof(Node), token.start, token.length)
     NATSD_LIVE(live.nodes, 1)
@@ -184,7 +184,7 @@ cdef QueueGroup* new_group(Node* node, Subscription sub) noexcept:
             length=sub.queue_len,
             name_at=sizeof(QueueGroup),
         ),
-        members=Members(NULL, 0, 0), node=node, weight=0, remote=0,
+        members=Members(NULL, 0, 0), node=node, weight=0, untold=0,
     )
     memcpy(<char*> group + sizeof(QueueGroup), queue_of(sub), sub.queue_len)
     NATSD_LIVE(live.queue_groups, 1)
@@ -241,10 +241,10 @@ cdef inline void weigh(Subscription sub, int sign) noexcept:
     cdef QueueGroup* group = <QueueGroup*> sub.group
     if group != NULL:
         group.weight += sign * sub.weight
-        if sub.is_remote:
-            group.remote += sign * sub.weight
-    elif sub.is_remote:
-        (<Node*> sub.node).remote += sign
+        if is_untold(sub):
+            group.untold += sign * sub.weight
+    elif is_untold(sub):
+        (<Node*> sub.node).untold += sign
 
 
 cdef Node* push_children(Node* node, Node* pending) noexcept:

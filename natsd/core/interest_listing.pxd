@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 
 cdef struct Weights:            # the weight of one interest
     int64_t total               # plain subscriptions, or the weights of the group's members
-    int64_t local               # the part of it of which no other server told
+    int64_t local               # the part of it of which other servers are told
 
 
 cdef Weights weights_of(Subscription sub) noexcept

@@ -25,8 +25,8 @@ from libc.string cimport memcmp
 cdef Weights weights_at(Node* node, QueueGroup* group) noexcept:
     """Return the weight of a node's plain subscriptions (`group` NULL), or of a queue group."""
     if group != NULL:
-        return Weights(total=group.weight, local=group.weight - group.remote)
-    return Weights(total=node.plain.count, local=<int64_t> node.plain.count - node.remote)
+        return Weights(total=group.weight, local=group.weight - group.untold)
+    return Weights(total=node.plain.count, local=<int64_t> node.plain.count - node.untold)
 
 
 cdef Weights weights_of(Subscription sub) noexcept:
@@ -38,7 +38,7 @@ cdef Weights without(Weights weights, Subscription sub) noexcept:
     """Return the weight of an interest without one of its subscriptions."""
     cdef int64_t own = sub.weight if sub.queue_len else 1
     weights.total -= own
-    if not sub.is_remote:
+    if not is_untold(sub):
         weights.local -= own
     return weights
 

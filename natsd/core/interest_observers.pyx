@@ -1,6 +1,7 @@
 """Observers of interest: callbacks for subscriptions that come and go.
 
     observe   every interest of the SubList    callback(subject, queue, before, after)
+    add_peer  the same, in compiled code       InterestPeer.interest_changed
     watch     one interest                     callback(is_there)
 
 `before` and `after` are weights (see interest_listing.pyx): the first subscription of an interest
@@ -28,20 +29,39 @@ cdef void call_observer(object callback, tuple arguments) noexcept:
     callback(*arguments)
 
 
+cdef void tell_peer(
+    InterestPeer peer, Subscription sub, int64_t before, int64_t after
+) noexcept:
+    """Tell a peer; an exception is reported and goes no further."""
+    peer.interest_changed(sub, before, after)
+
+
+cdef class InterestPeer(Sink):
+    """A sink that stands for another server, which is told of the interest of this one."""
+
+    cdef int interest_changed(self, Subscription sub, int64_t before, int64_t after) except -1:
+        """Pass on that the local weight of the interest of `sub` has changed."""
+        return 0
+
+
 cdef class InterestObservers:
     """The observers and watches of one SubList."""
 
     def __cinit__(self):
         self.watches = {}
         self.observers = []
+        self.peers = []
 
     cdef bint is_empty(self) noexcept:
-        """Return whether there is neither an observer nor a watch."""
-        return not self.watches and not self.observers
+        """Return whether there is neither an observer nor a watch nor a peer."""
+        return not self.watches and not self.observers and not self.peers
 
     cdef void changed(self, Subscription sub, Weights before, Weights after) noexcept:
         """Tell of a change of the interest of `sub`."""
         cdef bytes subject, queue
+        if self.peers and before.local != after.local:
+            for peer in tuple(self.peers):
+                tell_peer(peer, sub, before.local, after.local)
         if (before.total == 0) != (after.total == 0):
             watching = self.watches.get(sub.text[:sub.subject_len + 1 + sub.queue_len])
             for callback in tuple(watching or ()):

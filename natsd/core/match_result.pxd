@@ -10,24 +10,28 @@ cdef struct SubArray:           # header of an array of owned references, which 
     uint32_t capacity
     uint32_t reserved
 
-cdef struct QueueResult:        # one queue group, merged over all matching nodes
-    PyObject** members          # subscriptions; a remote one is listed `weight` times
-    uint32_t count              # entries in `members`, at least 1
+cdef struct SubSlice:           # subscriptions of a result
+    PyObject** subs             # the first ones of `array`
+    uint32_t count
+    SubArray* array             # NULL: none
+
+cdef struct QueueResult:        # one queue group, merged over all matching nodes; it has a member
+    SubSlice members            # of this server, each as often as its weight says
+    SubSlice remote             # of other servers, likewise
     uint32_t name_len
-    const char* name            # points into the text of the first member
+    const char* name            # points into the text of a member
     uint64_t hash               # hash of the name
-    SubArray* array
 
 cdef class MatchResult:
     cdef char* subject
     cdef Py_ssize_t subject_len
     cdef readonly bint live     # the SubList would still answer the same; only the SubList sets it
-    cdef PyObject** plain_subs  # plain subscriptions
-    cdef uint32_t plain_count
+    cdef readonly bint has_remote   # it lists subscriptions of other servers
+    cdef SubSlice plain_local   # plain subscriptions of this server
+    cdef SubSlice plain_remote  # plain subscriptions of other servers
     cdef uint32_t queue_count
     cdef QueueResult* queue_groups
     # Storage.
-    cdef SubArray* plain_array
     cdef uint32_t subject_capacity
     cdef uint32_t queue_capacity
     cdef PyObject* next_retired  # link in MatchCache.retired
@@ -41,9 +45,9 @@ cdef class MatchResult:
     cdef MatchResult extended(self, Subscription sub)
 
     cdef int _keep_subject(self, const char* subject, Py_ssize_t length) except -1
-    cdef void _see_plain(self) noexcept
     cdef int _merge_groups(self, NodeList* nodes, uint32_t group_total) except -1
     cdef int _merge_group(self, QueueGroup* group, uint32_t* index, uint32_t span) except -1
+    cdef void _name_group(self, QueueResult* group) noexcept
     cdef QueueResult* _group_named(
         self, QueueGroup* group, uint32_t* index, uint32_t span
     ) except NULL
@@ -57,6 +61,11 @@ cdef enum:
     PATCHED_GROUPS_MAX = 64
 
 
+cdef inline uint32_t fanout_of(MatchResult result) noexcept:
+    """Return the deliveries per message: one per plain subscription, one per queue group."""
+    return result.plain_local.count + result.plain_remote.count + result.queue_count
+
+
 cdef inline Subscription plain_at(MatchResult result, uint32_t place):
-    """Return a plain subscription by its index."""
-    return <Subscription> result.plain_subs[place]
+    """Return a plain subscription of this server by its index."""
+    return <Subscription> result.plain_local.subs[place]

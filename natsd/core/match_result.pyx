@@ -2,10 +2,11 @@
 
     MatchResult                               SubArray (owners: 2, used: 3)
       subject, length, live                   ┌─────┬─────┬─────┬─────┐
-      plain_subs, plain_count = 2 ──────────▶ │ sub │ sub │ sub │     │
-      queue_groups ─▶ QueueResult, …          └─────┴─────┴─────┴─────┘
-                        name, members, count ──▶ another SubArray
-    its successor: plain_count = 3 ───────────▶ the same SubArray
+      plain: count = 2 ─────────────────────▶ │ sub │ sub │ sub │     │
+      remote, of other servers ─▶ another     └─────┴─────┴─────┴─────┘
+      queue_groups ─▶ QueueResult, …
+                        members, remote ─▶ two others
+    its successor: plain: count = 3 ──────────▶ the same SubArray
 
 A result owns a share of its arrays, and an array owns references to its subscriptions. Therefore
 the holder of a result can deliver through it, whatever happens to the SubList. Arrays only grow:
@@ -23,7 +24,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 
 cdef enum:
@@ -93,29 +94,64 @@ cdef SubArray* with_room(SubArray* array, uint32_t used, uint64_t more) noexcept
     return larger
 
 
-cdef void append_members(SubArray* array, Members* members, bint weighted) noexcept:
-    """Append all members to an array with room; `weighted`: each as often as its weight says."""
+cdef int make_room(SubSlice* slice, uint64_t more) except -1:
+    """Make room for `more` subscriptions behind those of a slice. Raises MemoryError."""
+    if more:
+        slice.array = checked(with_room(slice.array, slice.count, more))
+        slice.subs = items_of(slice.array)
+    return 0
+
+
+cdef void add(SubSlice* slice, Subscription sub, uint64_t copies) noexcept:
+    """Append a subscription `copies` times to a slice with room."""
+    while copies:
+        append(slice.array, sub)
+        copies -= 1
+    slice.count = 0 if slice.array == NULL else slice.array.used
+
+
+cdef int append_members(
+    SubSlice* here, SubSlice* remote, Members* members, bint has_remote, bint weighted
+) except -1:
+    """Append members of this server to `here`, others to `remote`. Raises MemoryError.
+
+    With `weighted` each is appended as often as its weight says.
+    """
     cdef PyObject** items = members_of(members)
     cdef Subscription sub
     cdef uint32_t place
-    cdef int _copy
+    cdef uint64_t all = 0
+    cdef uint64_t others = 0
+    for place in range(members.count if weighted or has_remote else 0):
+        sub = <Subscription> items[place]
+        all += sub.weight if weighted else 1
+        if sub.is_remote:
+            others += sub.weight if weighted else 1
+    make_room(here, all - others if weighted or has_remote else members.count)
+    make_room(remote, others)
     for place in range(members.count):
         sub = <Subscription> items[place]
-        if not weighted:
-            append(array, sub)
-        else:
-            for _copy in range(sub.weight):
-                append(array, sub)
+        add(remote if has_remote and sub.is_remote else here, sub, sub.weight if weighted else 1)
+    return 0
 
 
-cdef uint64_t total_weight(Members* members) noexcept:
-    """Return the sum of the members' weights."""
-    cdef PyObject** items = members_of(members)
-    cdef uint32_t place
-    cdef uint64_t total = 0
-    for place in range(members.count):
-        total += (<Subscription> items[place]).weight
-    return total
+cdef int share(SubSlice* slice, SubSlice* other) noexcept:
+    """Let an empty slice list the subscriptions of another one, whose array it shares."""
+    if other.count:
+        slice[0] = other[0]
+        slice.array.owners += 1
+    return 0
+
+
+cdef void empty_slice(SubSlice* slice) noexcept:
+    """Remove the subscriptions of a slice, and keep an array that may be used again."""
+    slice.count = 0
+    slice.array = emptied(slice.array)
+    slice.subs = NULL if slice.array == NULL else items_of(slice.array)
+
+
+cdef list listed(SubSlice* slice):
+    return [<Subscription> slice.subs[place] for place in range(slice.count)]
 
 
 @cython.final
@@ -129,9 +165,11 @@ cdef class MatchResult:
         cdef uint32_t place
         NATSD_LIVE(live.match_results, -1)
         for place in range(self.queue_capacity):
-            let_go(self.queue_groups[place].array)
+            let_go(self.queue_groups[place].members.array)
+            let_go(self.queue_groups[place].remote.array)
         free(self.queue_groups)
-        let_go(self.plain_array)
+        let_go(self.plain_local.array)
+        let_go(self.plain_remote.array)
         free(self.subject)
 
     def __init__(self):
@@ -147,16 +185,19 @@ cdef class MatchResult:
         cdef uint32_t place
         cdef uint64_t plain_total = 0
         cdef uint32_t group_total = 0
-        assert self.plain_count == 0 and self.queue_count == 0
+        cdef Node* node
+        assert fanout_of(self) == 0
         self._keep_subject(subject, length)
         for place in range(nodes.count):
-            plain_total += nodes.items[place].plain.count
+            plain_total += nodes.items[place].plain.count - nodes.items[place].untold
             group_total += nodes.items[place].groups.count
-        if plain_total:
-            self.plain_array = checked(with_room(self.plain_array, 0, plain_total))
-            for place in range(nodes.count):
-                append_members(self.plain_array, &nodes.items[place].plain, False)
-            self._see_plain()
+        make_room(&self.plain_local, plain_total)
+        for place in range(nodes.count):
+            node = nodes.items[place]
+            append_members(
+                &self.plain_local, &self.plain_remote, &node.plain, node.untold > 0, False
+            )
+        self.has_remote = self.plain_remote.count > 0
         if group_total:
             self._merge_groups(nodes, group_total)
         return 0
@@ -167,15 +208,14 @@ cdef class MatchResult:
         This runs destructors, which may run any code.
         """
         cdef uint32_t place
-        self.live = False
-        self.plain_count = 0
-        self.plain_subs = NULL
-        for place in range(self.queue_count):
-            self.queue_groups[place].count = 0
-        for place in range(self.queue_count):
-            self.queue_groups[place].array = emptied(self.queue_groups[place].array)
+        cdef uint32_t groups = self.queue_count
+        self.live = self.has_remote = False
         self.queue_count = 0
-        self.plain_array = emptied(self.plain_array)
+        for place in range(groups):
+            empty_slice(&self.queue_groups[place].members)
+            empty_slice(&self.queue_groups[place].remote)
+        empty_slice(&self.plain_local)
+        empty_slice(&self.plain_remote)
 
     cdef int _keep_subject(self, const char* subject, Py_ssize_t length) except -1:
         """Copy the subject into the result. Raises MemoryError."""
@@ -189,11 +229,6 @@ cdef class MatchResult:
         memcpy(self.subject, subject, length)
         self.subject_len = length
         return 0
-
-    cdef void _see_plain(self) noexcept:
-        """Set `plain_subs` and `plain_count` to the whole `plain_array`."""
-        self.plain_subs = items_of(self.plain_array)
-        self.plain_count = self.plain_array.used
 
     cdef int _merge_groups(self, NodeList* nodes, uint32_t group_total) except -1:
         """Add the queue groups of all nodes, merged by name; `group_total` counts them unmerged."""
@@ -218,19 +253,20 @@ cdef class MatchResult:
 
     cdef int _merge_group(self, QueueGroup* group, uint32_t* index, uint32_t span) except -1:
         """Add the members of one node's queue group to the result's group of that name."""
-        cdef uint64_t weight = total_weight(&group.members)
         cdef QueueResult* into
-        cdef SubArray* array
-        if weight == 0:
+        if group.weight == 0:
             return 0
         into = self._group_named(group, index, span)
-        array = checked(with_room(into.array, into.count, weight))
-        append_members(array, &group.members, True)
-        into.array = array
-        into.members = items_of(array)
-        into.count = array.used
-        into.name = queue_of(<Subscription> into.members[0])
+        append_members(&into.members, &into.remote, &group.members, group.untold > 0, True)
+        self._name_group(into)
         return 0
+
+    cdef void _name_group(self, QueueResult* group) noexcept:
+        """Let the name of a group point into the text of a member that the result lists."""
+        cdef SubSlice* members = &group.members if group.members.count else &group.remote
+        group.name = queue_of(<Subscription> members.subs[0])
+        if group.remote.count:
+            self.has_remote = True
 
     cdef QueueResult* _group_named(
         self, QueueGroup* group, uint32_t* index, uint32_t span
@@ -265,7 +301,6 @@ cdef class MatchResult:
         if self.queue_count == self.queue_capacity:
             self._reserve_groups(max(2 * self.queue_capacity, 1))
         group = &self.queue_groups[self.queue_count]
-        group.count = 0
         group.hash = hash
         group.name_len = name_len
         self.queue_count += 1
@@ -273,21 +308,21 @@ cdef class MatchResult:
 
     cdef int _reserve_groups(self, uint32_t capacity) except -1:
         """Make room for `capacity` queue groups. Raises MemoryError."""
-        cdef uint32_t place
+        cdef uint32_t more = capacity - self.queue_capacity
         cdef QueueResult* groups = <QueueResult*> realloc(
             self.queue_groups, capacity * sizeof(QueueResult)
         )
         if groups == NULL:
             raise MemoryError
         self.queue_groups = groups
-        for place in range(self.queue_capacity, capacity):
-            groups[place] = QueueResult(NULL, 0, 0, NULL, 0, NULL)
+        memset(groups + self.queue_capacity, 0, more * sizeof(QueueResult))
         self.queue_capacity = capacity
         return 0
 
     cdef MatchResult extended(self, Subscription sub):
         """Return a new result that also lists `sub`; None: there are too many queue groups."""
         cdef MatchResult result
+        cdef SubSlice* into
         if sub.queue_len and self.queue_count >= PATCHED_GROUPS_MAX:
             return None
         result = MatchResult.__new__(MatchResult)
@@ -296,33 +331,36 @@ cdef class MatchResult:
         if sub.queue_len:
             result._join_group(sub)
         else:
-            result.plain_array = checked(with_room(result.plain_array, self.plain_count, 1))
-            append(result.plain_array, sub)
-            result._see_plain()
+            into = &result.plain_remote if sub.is_remote else &result.plain_local
+            make_room(into, 1)
+            add(into, sub, 1)
+            result.has_remote = result.has_remote or sub.is_remote
         return result
 
     cdef int _share(self, MatchResult other) except -1:
         """Make this new result list the subscriptions of `other`, and share its arrays."""
         cdef uint32_t place
-        if other.plain_count:
-            self.plain_array = other.plain_array
-            self.plain_array.owners += 1
-            self.plain_subs = other.plain_subs
-            self.plain_count = other.plain_count
+        cdef QueueResult* group
+        self.has_remote = other.has_remote
+        share(&self.plain_local, &other.plain_local)
+        share(&self.plain_remote, &other.plain_remote)
         if other.queue_count:
             self._reserve_groups(other.queue_count)
         for place in range(other.queue_count):
-            self.queue_groups[place] = other.queue_groups[place]
-            self.queue_groups[place].array.owners += 1
-        self.queue_count = other.queue_count
+            group = self._add_group(
+                other.queue_groups[place].hash, other.queue_groups[place].name_len
+            )
+            group.name = other.queue_groups[place].name
+            share(&group.members, &other.queue_groups[place].members)
+            share(&group.remote, &other.queue_groups[place].remote)
         return 0
 
     cdef int _join_group(self, Subscription sub) except -1:
         """Add a queue subscription to the group of its name, as often as its weight says."""
         cdef uint64_t hash = hash_name(queue_of(sub), sub.queue_len)
         cdef QueueResult* into = NULL
+        cdef SubSlice* members
         cdef uint32_t place
-        cdef int _copy
         if sub.weight == 0:
             return 0
         for place in range(self.queue_count):
@@ -332,20 +370,18 @@ cdef class MatchResult:
                 into = &self.queue_groups[place]
         if into == NULL:
             into = self._add_group(hash, sub.queue_len)
-        into.array = checked(with_room(into.array, into.count, sub.weight))
-        for _copy in range(sub.weight):
-            append(into.array, sub)
-        into.members = items_of(into.array)
-        into.count = into.array.used
-        into.name = queue_of(<Subscription> into.members[0])
+        members = &into.remote if sub.is_remote else &into.members
+        make_room(members, sub.weight)
+        add(members, sub, sub.weight)
+        self._name_group(into)
         return 0
 
     def __len__(self):
         """Return the deliveries per message: one per plain subscription, one per queue group."""
-        return self.plain_count + self.queue_count
+        return fanout_of(self)
 
     def __repr__(self):
-        who = f"{self.plain_count} plain, {self.queue_count} groups"
+        who = f"{self.plain_local.count + self.plain_remote.count} plain, {self.queue_count} groups"
         return f"<MatchResult {self.subject_text!r}: {who}>"
 
     @property
@@ -355,19 +391,19 @@ cdef class MatchResult:
 
     @property
     def plain(self) -> tuple:
-        """The plain subscriptions."""
-        return tuple([<Subscription> self.plain_subs[place] for place in range(self.plain_count)])
+        """The plain subscriptions, those of other servers last."""
+        return tuple(listed(&self.plain_local) + listed(&self.plain_remote))
 
     @property
     def queues(self) -> dict:
-        """Queue name to its members; a remote member is listed as often as its weight says."""
+        """Queue name to its members, each as often as its weight says; those of others last."""
         cdef dict queues = {}
         cdef uint32_t at
         cdef QueueResult* group
         for at in range(self.queue_count):
             group = &self.queue_groups[at]
             queues[wire_text(group.name, group.name_len)] = tuple(
-                [<Subscription> group.members[place] for place in range(group.count)]
+                listed(&group.members) + listed(&group.remote)
             )
         return queues
 

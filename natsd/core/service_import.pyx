@@ -13,6 +13,7 @@ Promise
   send it in a circle. Services may be imported through any number of accounts.
 - The header is the server's own statement. It comes first, and what a client sent that any
   receiver could read as this header, or as a continuation of it, is left out.
+- A request that another server received is not imported here: that server imports it itself.
 - A small request makes no Python object but its reply.
 
 Source: nats-server's `processServiceImport` (server/client.go).
@@ -31,7 +32,7 @@ from natsd.core.network cimport (
 )
 from natsd.core.routing cimport (
     Hop, MatchResult, Message, Origin, Sink, SubjectMemo, SubjectTransform, Subscription,
-    hash_name, wire_bytes,
+    hash_name, is_routed, wire_bytes,
 )
 
 cdef enum:
@@ -76,7 +77,7 @@ cdef class ServiceImportSink(Sink):
         free(self.frame)
 
     cdef int deliver(self, Subscription sub, Message* message) except -1:
-        if sub.closed or was_here(message.origin.hop, self.export):
+        if sub.closed or is_routed(message.origin) or was_here(message.origin.hop, self.export):
             return 0
         sub.delivered += 1
         return self.forward(message, None)
@@ -87,7 +88,10 @@ cdef class ServiceImportSink(Sink):
         Unless the export `allows_trace`, what happens behind that is not recorded, and with
         trace-only nothing is delivered.
         """
-        if sub.closed or was_here(traced.message.origin.hop, self.export):
+        if (
+            sub.closed or is_routed(traced.message.origin)
+            or was_here(traced.message.origin.hop, self.export)
+        ):
             return False
         if not traced.trace.is_only:
             sub.delivered += 1

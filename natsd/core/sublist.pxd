@@ -19,6 +19,8 @@ cdef class SubList:
     cdef MatchResult lookup(self, const char* subject, Py_ssize_t length)
     cdef bint insert_sub(self, Subscription sub) except -1    # False: it was listed already
     cdef bint remove_sub(self, Subscription sub) except -1    # False: it is not listed here
+    cdef int add_peer(self, InterestPeer peer) except -1
+    cdef int remove_peer(self, InterestPeer peer) except -1
     cdef bint interested(self, const char* subject, Py_ssize_t length) except -1
 
     cdef MatchResult _match(self, const char* subject, Py_ssize_t length, uint64_t hash)

@@ -354,6 +354,17 @@ cdef class SubList:
                 break
         self._forget_observers()
 
+    cdef int add_peer(self, InterestPeer peer) except -1:
+        """Tell a peer of each change of local interest from now on."""
+        self._observers().peers.append(peer)
+        return 0
+
+    cdef int remove_peer(self, InterestPeer peer) except -1:
+        """Undo `add_peer`, if it was called."""
+        if self.observers is not None and peer in self.observers.peers:
+            self.observers.peers.remove(peer)
+        return self._forget_observers()
+
     def watch(self, subject, callback, *, queue=None) -> bool:
         """Call `callback(True)` after the first subscription came, with False after the last left.
 
@@ -452,11 +463,6 @@ cdef class SubList:
             max_fanout=max_fanout,
             total_fanout=total_fanout,
         )
-
-
-cdef inline uint32_t fanout_of(MatchResult result):
-    """Return the deliveries per message: one per plain subscription, one per queue group."""
-    return result.plain_count + result.queue_count
 
 
 cdef Py_ssize_t append_node(list subs, Node* node, Py_ssize_t first, Py_ssize_t most) except -1:

@@ -52,6 +52,10 @@ cdef struct Origin:            # what publishes messages; it owns nothing
     Kind kind
     const Hop* hop             # last service import on the way; NULL: published in the account
 
+cdef inline bint is_routed(const Origin* origin) noexcept:
+    """Return whether another server sent the message, and it has not changed its account since."""
+    return origin.kind == ROUTE_KIND and origin.hop == NULL
+
 cdef struct Message:           # a message on its way from a publisher to sinks; it owns nothing
     const char* subject
     Py_ssize_t subject_len
@@ -81,13 +85,14 @@ cdef class Subscription:
     cdef readonly int32_t weight        # how often a remote queue subscription is in its group
     cdef readonly bint closed           # the owner ended it: deliver must skip it
     cdef readonly bint is_remote        # another server told of it; set before it is listed
+    cdef public bint is_private         # no other server is told of it; set before it is listed
+    cdef uint32_t index        # only the SubList uses it: index in the array of the node or group
     cdef readonly int64_t delivered     # messages delivered so far
     cdef readonly int64_t max_delivered  # auto-unsubscribe after so many messages; 0: never
     cdef readonly Sink sink
     # Only the SubList uses these: the position of this subscription.
     cdef void* node            # trie node; NULL: no SubList lists this subscription
     cdef void* group           # queue group at that node; NULL: plain subscription
-    cdef uint32_t index        # index in the array of the node or group
 
 
 cdef class ImportedSubscription(Subscription):    # listed in the account of an exported stream
@@ -106,6 +111,11 @@ cdef inline const char* queue_of(Subscription sub) noexcept:
 cdef inline const char* sid_of(Subscription sub) noexcept:
     """Return the subscription id."""
     return sub.text + sub.subject_len + sub.queue_len + 2
+
+
+cdef inline bint is_untold(Subscription sub) noexcept:
+    """Return whether other servers are not told of the subscription."""
+    return sub.is_remote or sub.is_private
 
 
 cdef inline void detach(Subscription sub) noexcept:

@@ -76,16 +76,16 @@ cdef int64_t distribute_traced(
     cdef QueueResult* group
     cdef uint32_t i, _i, pick
     cdef int64_t delivered = 0
-    for i in range(result.plain_count):
+    for i in range(result.plain_local.count):
         delivered += deliver_traced(plain_at(result, i), traced, publisher)
     for i in range(result.queue_count):
         group = &result.queue_groups[i]
-        pick = reactor.random(group.count)
-        for _i in range(group.count):
-            if deliver_traced(<Subscription> group.members[pick], traced, publisher):
+        pick = reactor.random(group.members.count) if group.members.count else 0
+        for _i in range(group.members.count):
+            if deliver_traced(<Subscription> group.members.subs[pick], traced, publisher):
                 delivered += 1
                 break
-            pick = (pick + 1) % group.count
+            pick = (pick + 1) % group.members.count
     return delivered
 
 

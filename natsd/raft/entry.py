@@ -1,9 +1,9 @@
 """What a RAFT group persists: entries, the hard state, the membership, and snapshots.
 
-    index     1        2        3        4              the snapshot stands for all entries up to
-            ┌────────┬────────┬────────┬────────┐       its index; the log holds those behind it
-    term    │ 1      │ 1      │ 2      │ 2      │
-            └────────┴────────┴────────┴────────┘
+index     1        2        3        4              the snapshot stands for all entries up to
+        ┌────────┬────────┬────────┬────────┐       its index; the log holds those behind it
+term    │ 1      │ 1      │ 2      │ 2      │
+        └────────┴────────┴────────┴────────┘
 """
 
 from dataclasses import dataclass, field

@@ -19,7 +19,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 from natsd.core.network cimport AccountPublisher
-from natsd.core.routing cimport MatchResult
+from natsd.core.routing cimport MatchResult, fanout_of
 
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 
@@ -104,7 +104,7 @@ cdef class Confirmations:
             memcpy(&size, &self.bytes[self.head + 8], 4)
             reply = &self.bytes[self.head + HEAD_BYTES]
             to = self.publisher.resolve(reply, size)
-            if to.plain_count or to.queue_count:
+            if fanout_of(to):
                 self.publisher.send(to, reply, size, b"", 0, b"", 0, b"", 0)
             self.head += HEAD_BYTES + size
             self.count -= 1

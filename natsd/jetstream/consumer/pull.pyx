@@ -26,7 +26,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from natsd.core.network cimport AccountPublisher
-from natsd.core.routing cimport MatchResult, Subscription
+from natsd.core.routing cimport MatchResult, fanout_of, plain_at
 
 from natsd.core.durations import format_duration_ns
 
@@ -58,9 +58,9 @@ cdef inline bint is_of_another_account(const Request* request) noexcept:
 
 cdef MatchResult relayed(MatchResult to, bytes reply):
     """Return the recipients of a reply of another account for messages with other subjects."""
-    if to.plain_count != 1:
+    if to.plain_local.count != 1:
         return to
-    entry = (<Subscription> to.plain_subs[0]).sink
+    entry = plain_at(to, 0).sink
     return entry.relay(reply) if hasattr(entry, "relay") else to
 
 
@@ -307,7 +307,7 @@ cdef class PullRequests:
             request.to = <PyObject*> to
         request.slice = self.slice
         to = <MatchResult> request.to
-        return to.plain_count > 0 or to.queue_count > 0
+        return fanout_of(to) > 0
 
     cdef int served(self, Py_ssize_t size, int64_t now_ns) except -1:
         cdef Request* request = self.head

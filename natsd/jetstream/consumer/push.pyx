@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
 from natsd.core.network cimport AccountPublisher
-from natsd.core.routing cimport MatchResult
+from natsd.core.routing cimport MatchResult, fanout_of
 
 cdef enum:
     WINDOW_MAX = 32 << 20
@@ -57,7 +57,7 @@ cdef class PushSubject:
         if self.to is None or slice != self.slice and not self.to.live:
             self.to = self.publisher.resolve(self.subject, len(self.subject))
         self.slice = slice
-        return self.to if self.to.plain_count or self.to.queue_count else None
+        return self.to if fanout_of(self.to) else None
 
     # How much may be sent
 

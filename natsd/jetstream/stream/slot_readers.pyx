@@ -38,7 +38,7 @@ cdef inline object reader_at(MatchResult found, uint32_t at):
 
 cdef bint is_any_in_force(MatchResult found) except -1:
     cdef uint32_t at
-    for at in range(found.plain_count):
+    for at in range(found.plain_local.count):
         if reader_at(found, at) is not None:
             return True
     return False
@@ -47,7 +47,7 @@ cdef bint is_any_in_force(MatchResult found) except -1:
 cdef set readers_in(MatchResult found):
     cdef uint32_t at
     cdef set readers = set()
-    for at in range(found.plain_count):
+    for at in range(found.plain_local.count):
         readers.add(reader_at(found, at))
     readers.discard(None)
     return readers

@@ -1,0 +1,41 @@
+"""Declarations of route_session.pyx."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from natsd.core.routing cimport Message, PermissionRules, Subscription
+
+
+cdef class RouteSession(OpHandler):
+    cdef RouteProtocol protocol
+    cdef Settings settings
+    cdef dict links                      # account name -> RouteLink
+    cdef bytes last_name                 # name of `last_link`, which the peer mentioned last
+    cdef RouteLink last_link
+    cdef RouteLink dedicated             # link of the only account; None: frames name the account
+    cdef PermissionRules rules           # None: all interest passes in both directions
+    cdef int permissions_since_begin     # how often the rules changed since `begin`
+
+    cdef readonly uint64_t rid
+    cdef readonly bint trace
+    cdef readonly bint has_begun
+    cdef readonly int64_t in_msgs
+    cdef readonly int64_t in_bytes
+    cdef readonly int64_t out_msgs
+    cdef readonly int64_t out_bytes
+    cdef readonly int64_t in_interests   # RS+ and LS+ of the peer
+
+    # All times are nanoseconds of the monotonic clock; 0: never.
+    cdef readonly int64_t start_ns
+    cdef readonly int64_t rtt_ns
+    cdef int64_t rtt_start_ns
+    cdef int64_t ping_due_ns
+    cdef int64_t authenticate_by_ns
+    cdef int pings_out
+
+    cdef RouteLink link_named(self, const char* name, Py_ssize_t length)
+    cdef bint may_import(self, const char* subject, Py_ssize_t length) except -1
+    cdef bint may_export(self, bytes subject, bytes queue) except -1
+    cdef int publish(self, RouteLink link, Message* message) except -1
+
+
+cdef RouteSession no_route               # the session of a protocol that has ended

@@ -1,0 +1,350 @@
+"""The session of a route: the connection to another server of the cluster.
+
+    RMSG of the peer ─▶ on_publish ─ match ─▶ distribute_routed ─▶ subscriptions of this server
+    RS+ of the peer  ─▶ RouteLink.subscribe ─▶ the account's SubList
+    carry(account)   ─▶ RouteLink: the account's interest and messages for the peer
+
+Promise
+- A message of the peer goes to subscriptions of this server, never to another route, so that in a
+  full mesh every message travels once. (A queue group that has lost its last member here is the
+  exception.)
+- The peer is trusted with the accounts' names, not with the memory of this server: lines, payloads
+  and pending bytes are bounded.
+- Deadlines (opening, pings, blocked writes) are checked in `sweep` only.
+
+The subclass natsd/cluster/route.py handles INFO, CONNECT and the log. Source: nats-server's
+`processInboundRoutedMsg` (server/route.go).
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t
+from libc.string cimport memchr, memcmp
+
+from natsd.core.routing cimport ROUTE_KIND, MatchResult, Message, PermissionRules
+
+from natsd.core.reasons import ClosedReason, ErrorText
+
+cdef enum:
+    FIRST_ROUTE_PING_NS = 1_000_000_000     # delay of the first ping after `begin`, without jitter
+
+cdef int64_t ROUTE_PING_INTERVAL_NS_MAX = 30_000_000_000
+cdef bytes STREAM_ACK = b"$JS.ACK."
+
+
+cdef class RouteSession(OpHandler):
+    """What a route means; it attaches itself and a parser to the endpoint."""
+
+    def __init__(self, Endpoint endpoint not None, unsigned long long rid):
+        OpHandler.__init__(self, endpoint, ROUTE_KIND)
+        self.settings = endpoint.settings
+        self.rid = rid
+        self.links = {}
+        self.protocol = RouteProtocol(self)
+        self.start_ns = endpoint.last_activity_ns
+        self.ping_due_ns = self.start_ns + self.ping_interval()
+        endpoint.attach(self.protocol, self)
+
+    # ---- hooks that the subclass overrides
+
+    def connect_received(self, bytes json) -> None:
+        """Handle a CONNECT; `json` is its argument."""
+
+    def info_received(self, bytes json) -> None:
+        """Handle an INFO; `json` is its argument."""
+
+    def error_received(self, str text) -> None:
+        """Handle an -ERR; `text` is its argument."""
+
+    def pong_received(self) -> None:
+        """Handle a PONG, after the round-trip time was measured."""
+
+    def authentication_timed_out(self) -> None:
+        """Handle that `begin` did not come in the time of `await_connect`."""
+
+    def find_account(self, bytes name):
+        """Return the Account that the peer mentions; None: its frames are dropped."""
+        return None
+
+    def violated(self, str text) -> None:
+        """Handle invalid input, as `text` describes it; the connection is being closed."""
+
+    def debug(self, str text) -> None:
+        """Log at debug level."""
+
+    def error(self, str text) -> None:
+        """Log at error level."""
+
+    def notice(self, str text) -> None:
+        """Log at info level."""
+
+    def trace_operation(self, str direction, bytes operation) -> None:
+        """Log a protocol operation; `direction` is "<<-" or "->>"."""
+
+    def trace_payload(self, str direction, bytes data, Py_ssize_t header_len) -> None:
+        """Log a message's headers and payload; `direction` is "<<-" or "->>"."""
+
+    # ---- life
+
+    def await_connect(self, int64_t timeout_ns) -> None:
+        """Have `authentication_timed_out` called after `timeout_ns`, unless `begin` comes first."""
+        self.authenticate_by_ns = monotonic_ns() + timeout_ns
+
+    def begin(self, account=None) -> None:
+        """Allow messages and interest: the handshake is over.
+
+        With `account` the route is dedicated to it, and frames do not name the account.
+        """
+        cdef int64_t now_ns = monotonic_ns()
+        self.authenticate_by_ns = 0
+        self.has_begun = self.protocol.is_open = True
+        self.permissions_since_begin = 0
+        self.ping_due_ns = now_ns + min(<int64_t> FIRST_ROUTE_PING_NS, self.ping_interval())
+        if account is not None:
+            self.dedicated = self.links[account.name.encode()] = RouteLink(self, account, True)
+
+    def carry(self, account) -> None:
+        """Tell the peer of the account's local interest, and send the account's messages to it.
+
+        Does nothing if this was called before.
+        """
+        cdef RouteLink link = self.link_for(account)
+        if not link.is_carried:
+            link.carry()
+
+    def drop(self, account) -> None:
+        """Undo `carry`, and forget the peer's interest in the account."""
+        cdef bytes name = account.name.encode()
+        cdef RouteLink link = self.links.pop(name, None)
+        if name == self.last_name:
+            self.last_name = None
+            self.last_link = None
+        if link is self.dedicated:
+            self.dedicated = None
+        if link is not None:
+            link.close()
+
+    def link_for(self, account) -> RouteLink:
+        """Return the link of an account, a new one if there is none."""
+        cdef RouteLink link = self.links.get(account.name.encode())
+        if link is None:
+            link = self.links[account.name.encode()] = RouteLink(self, account, False)
+        return link
+
+    cdef RouteLink link_named(self, const char* name, Py_ssize_t length):
+        """Return the link of the account that the peer mentions; None: it is unknown here."""
+        cdef RouteLink link
+        cdef bytes key
+        if self.last_name is not None and PyBytes_GET_SIZE(self.last_name) == length and (
+            memcmp(PyBytes_AS_STRING(self.last_name), name, length) == 0
+        ):
+            return self.last_link
+        key = name[:length]
+        link = self.links.get(key)
+        if link is None:
+            account = self.find_account(key)
+            if account is None:
+                return None
+            link = self.link_for(account)
+        self.last_name = key
+        self.last_link = link
+        return link
+
+    def set_permissions(self, PermissionRules rules) -> None:
+        """Apply rules from now on; None: everything passes.
+
+        The peer is a user that publishes what this server imports, and subscribes to what this
+        server exports. The peer is told again of the interest that it may know.
+        """
+        cdef RouteLink link
+        self.rules = rules
+        self.permissions_since_begin += 1
+        for link in self.links.values():
+            link.memo = None
+            link.drop_forbidden()
+            if link.is_carried:
+                link.carry()
+
+    def announce_again(self) -> None:
+        """Tell the peer again of all interest that it may know."""
+        cdef RouteLink link
+        for link in self.links.values():
+            if link.is_carried:
+                link.carry()
+
+    cdef bint may_import(self, const char* subject, Py_ssize_t length) except -1:
+        return self.rules is None or self.rules.allows_publish(subject, length)
+
+    cdef bint may_export(self, bytes subject, bytes queue) except -1:
+        return self.rules is None or self.rules.allows_subscribe(subject, queue)
+
+    def set_trace(self, bint trace) -> None:
+        """Switch the logging of protocol operations and payloads on or off."""
+        self.trace = trace
+
+    def settings_changed(self) -> None:
+        """Adopt the times of the shared settings, after a reload changed them."""
+        self.ping_due_ns = min(self.ping_due_ns, monotonic_ns() + self.ping_interval())
+
+    cdef int end(self) except -1:
+        links, self.links = self.links, {}
+        self.last_link = self.dedicated = None
+        self.last_name = None
+        try:
+            self.closed()
+        finally:
+            for link in links.values():
+                (<RouteLink> link).close()
+        return 0
+
+    @property
+    def num_subscriptions(self) -> int:
+        """Subscriptions of the peer."""
+        return sum([link.num_subscriptions for link in self.links.values()])
+
+    @property
+    def account_links(self) -> list:
+        """The links of all accounts that this connection carries or that the peer mentioned."""
+        return list(self.links.values())
+
+    # ---- operations
+
+    cdef int on_publish(self, Message* message) except -1:
+        cdef RouteLink link = self.protocol.link
+        self.in_msgs += 1
+        self.in_bytes += message.data_len
+        self.reactor.counters.in_msgs += 1
+        self.reactor.counters.in_bytes += message.data_len
+        if self.trace:
+            self.trace_payload("<<-", message.data[:message.data_len], message.header_len)
+        if link is None:
+            return 0
+        message.origin = &self.origin
+        return self.publish(link, message)
+
+    cdef int publish(self, RouteLink link, Message* message) except -1:
+        """Deliver a message of the peer in the link's account."""
+        cdef MatchResult result = link.memo
+        cdef bytes queues = self.protocol.queues
+        cdef bytes _line
+        cdef Message renamed
+        cdef int64_t delivered
+        link.in_msgs += 1
+        link.in_bytes += message.data_len
+        link.account_counters.in_msgs += 1
+        link.account_counters.in_bytes += message.data_len
+        self.origin.account = <PyObject*> link.account
+        if not is_match_of(result, message):
+            if not self.may_import(message.subject, message.subject_len):
+                return 0
+            result = link.sublist.lookup(message.subject, message.subject_len)
+            link.memo = result if result.live else None
+        if message.reply != NULL and is_renamed(message):
+            _line = rename(message, &renamed)
+            message = &renamed
+        delivered = distribute_routed(
+            result, message, self.reactor,
+            NULL if queues is None else PyBytes_AS_STRING(queues),
+            0 if queues is None else PyBytes_GET_SIZE(queues),
+        )
+        self.reactor.batch_bytes += delivered * message.data_len
+        self.reactor.congested = None       # a route waits for nobody: others wait behind it
+        return 0
+
+    cdef int on_ping(self) except -1:
+        if self.trace:
+            self.trace_operation("<<-", b"PING")
+            self.trace_operation("->>", b"PONG")
+        return self.endpoint.append(b"PONG\r\n", 6)
+
+    cdef int on_pong(self) except -1:
+        if self.trace:
+            self.trace_operation("<<-", b"PONG")
+        self.pings_out = 0
+        if self.rtt_start_ns:
+            self.rtt_ns = max(1, monotonic_ns() - self.rtt_start_ns)
+        self.pong_received()
+        return 0
+
+    cdef int on_connect(self, const char* json, Py_ssize_t size) except -1:
+        self.connect_received(json[:size])
+        return 0
+
+    cdef int on_info(self, const char* json, Py_ssize_t size) except -1:
+        self.info_received(json[:size])
+        return 0
+
+    cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
+        self.error_received(text_of(text[:size]).strip(" '"))
+        return 0
+
+    cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
+        cdef str shown = text_of(at[:min(size, LOGGED_BYTES)])
+        self.violated(f"{VIOLATION_NAMES[violation]}: {shown!r}")
+        self.close_with_error(ErrorText.UNKNOWN_PROTOCOL_OPERATION, ClosedReason.PARSE_ERROR)
+        return 0
+
+    def send_error(self, str text) -> None:
+        """Queue `-ERR '<text>'`."""
+        self.send_protocol(b"-ERR '%b'\r\n" % bytes_of(text))
+
+    def close_with_error(self, str text, reason) -> None:
+        """Send `-ERR '<text>'`, then close with `reason`; a closed connection ignores this."""
+        if self.endpoint.reason is None:
+            self.send_error(text)
+            self.endpoint.linger()
+            self.endpoint.close(reason)
+
+    # ---- deadlines
+
+    def ping_interval(self) -> int:
+        """Return the time between two pings in nanoseconds."""
+        return min(self.settings.ping_interval_ns, ROUTE_PING_INTERVAL_NS_MAX)
+
+    def ping(self) -> None:
+        """Send PING; the answer measures the round-trip time."""
+        self.pings_out += 1
+        self.rtt_start_ns = monotonic_ns()
+        if self.trace:
+            self.trace_operation("->>", b"PING")
+        self.endpoint.append(b"PING\r\n", 6)
+
+    cdef int check_deadlines(self, int64_t now_ns) except -1:
+        if self.authenticate_by_ns and now_ns >= self.authenticate_by_ns:
+            self.authenticate_by_ns = 0
+            self.authentication_timed_out()
+        elif self.has_begun and now_ns >= self.ping_due_ns:
+            self.ping_due_ns = now_ns + self.ping_interval()
+            if self.pings_out >= self.settings.ping_max:
+                self.reactor.counters.stale_connections += 1
+                self.close_with_error(ErrorText.STALE_CONNECTION, ClosedReason.STALE_CONNECTION)
+            else:
+                self.ping()
+        return 0
+
+
+cdef bint is_renamed(Message* message) noexcept:
+    """Return whether a stream delivers the message under the subject behind its reply's `@`."""
+    return (
+        message.reply_len > 8 and memcmp(message.reply, PyBytes_AS_STRING(STREAM_ACK), 8) == 0
+        and memchr(message.reply, c"@", message.reply_len) != NULL
+    )
+
+
+cdef bytes rename(Message* message, Message* renamed):
+    """Set `renamed` to the message as its recipients see it; return what owns its line."""
+    cdef const char* mark = <const char*> memchr(message.reply, c"@", message.reply_len)
+    cdef Py_ssize_t reply_len = mark - message.reply
+    cdef bytes line = message.reply[:reply_len] + (
+        message.line[message.reply_len:message.line_len]
+    )
+    renamed[0] = message[0]
+    renamed.subject = mark + 1
+    renamed.subject_len = message.reply_len - reply_len - 1
+    renamed.line = PyBytes_AS_STRING(line)
+    renamed.line_len = PyBytes_GET_SIZE(line)
+    renamed.reply = renamed.line
+    renamed.reply_len = reply_len
+    return line
+
+
+no_route = RouteSession.__new__(RouteSession)
