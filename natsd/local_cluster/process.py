@@ -21,6 +21,8 @@ from natsd.local_cluster.errors import LocalClusterError
 
 POLL_S: Final = 0.01
 STOP_TIMEOUT_S: Final = 60.0
+READS_MAX: Final = 10
+"""Attempts to read a pid file that has no pid, `POLL_S` apart."""
 NATSD: Final = (sys.executable, "-m", "natsd")
 """The command that starts natsd."""
 
@@ -47,9 +49,8 @@ class ServerProcess:
     @property
     def pid(self) -> int | None:
         """Pid of the server's process; None: the server does not run."""
-        try:
-            pid = int(self._pid_file.read_text())
-        except (OSError, ValueError):
+        pid = self._read_pid()
+        if pid is None:
             return None
         child = _children.get(pid)
         if child is not None:
@@ -58,6 +59,21 @@ class ServerProcess:
             del _children[pid]
             return None
         return pid if str(self._config) in _command_line(pid) else None
+
+    def _read_pid(self) -> int | None:
+        """Return what the pid file says; None: it names no process.
+
+        A server that begins empties the file before it writes it. So a file without a pid is read
+        again, up to `READS_MAX` times.
+        """
+        for _ in range(READS_MAX):
+            try:
+                return int(self._pid_file.read_text())
+            except OSError:
+                return None
+            except ValueError:
+                time.sleep(POLL_S)
+        return None
 
     @property
     def state(self) -> ProcessState:
