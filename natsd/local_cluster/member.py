@@ -42,7 +42,7 @@ class Member:
             options = load_options(self.config).options
         except OptionsError as error:
             raise LocalClusterError("; ".join(error_lines(error))) from None
-        if options.cluster is None or not options.cluster.is_on:
+        if options.cluster is None or not options.has_cluster:
             raise LocalClusterError(f"{self.config} has no cluster")
         if not options.http_port:
             raise LocalClusterError(f"{self.config} has no monitoring port (http)")

@@ -33,8 +33,9 @@ from natsd.testing.requests import Request
 MODULES: Final = {
     b"c": ("uvloop",),
     b"j": ("uvloop", "natsd.jetstream.jetstream", "natsd.jetstream.early_requests"),
+    b"r": ("uvloop", "natsd.cluster.service"),
 }
-"""The modules that a server needs, by the byte that asks for it: core, or JetStream."""
+"""The modules that a server needs, by the byte that asks for it: core, JetStream, or routes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,12 +97,12 @@ def isolated(launch: Launch) -> Launch:
 
 def _isolated_cluster(launch: Launch) -> dict[str, Any]:
     """Return the settings that put the listener for other servers on the loopback."""
-    cluster = launch.read()[0].cluster
-    if cluster is None or not cluster.is_on:
+    options, _ = launch.read()
+    if options.cluster is None or not options.has_cluster:
         return {}
     if launch.config is not None:
         return {"cluster.host": LOOPBACK, "cluster.port": -1}
-    return {} if cluster.host else {"cluster.host": LOOPBACK}
+    return {} if options.cluster.host else {"cluster.host": LOOPBACK}
 
 
 def needs_directory(launch: Launch) -> bool:

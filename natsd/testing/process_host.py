@@ -16,13 +16,16 @@ import threading
 import time
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from natsd.testing.errors import ProcessError
 from natsd.testing.fork_server import Start
 from natsd.testing.launch import Addresses, Launch
 from natsd.testing.requests import Request
 from natsd.testing.server_log import FileLog
+
+if TYPE_CHECKING:
+    from natsd.config import Options
 
 TIMEOUT_S: Final = 60.0
 """Time that a process may take to start, to answer or to stop; a busy machine is slow."""
@@ -53,7 +56,7 @@ class ProcessHost:
         """
         options, _ = launch.read()
         logged = len(self.log.text)
-        self._pipe = _fork_server.fork(with_jetstream=options.jetstream.enabled)
+        self._pipe = _fork_server.fork(_kind_of(options))
         try:
             self._pid = self._receive()
             self._pipe.send(Start(launch, self._log_path, Path.cwd(), dict(os.environ)))
@@ -165,6 +168,13 @@ class ProcessHost:
         self._pid = 0
 
 
+def _kind_of(options: "Options") -> bytes:
+    """Return which modules the server needs, as a key of `MODULES`."""
+    if options.jetstream.enabled:
+        return b"j"
+    return b"r" if options.has_cluster else b"c"
+
+
 class _ForkServer:
     """The fork server of this process; it is started on first use."""
 
@@ -174,8 +184,8 @@ class _ForkServer:
         self._requests: socket.socket | None = None
         self._pid = 0
 
-    def fork(self, *, with_jetstream: bool) -> Pipe:
-        """Fork a server's process; return the pipe to it."""
+    def fork(self, kind: bytes) -> Pipe:
+        """Fork a process for a server of a kind, a key of `MODULES`; return the pipe to it."""
         ours, theirs = socket.socketpair()
         with self._asking, theirs:
             if (
@@ -185,7 +195,6 @@ class _ForkServer:
             ):
                 self._start()
             assert self._requests is not None
-            kind = b"j" if with_jetstream else b"c"
             socket.send_fds(self._requests, [kind], [theirs.fileno()])
         return Pipe(ours.detach())
 
