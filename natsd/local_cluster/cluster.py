@@ -167,8 +167,8 @@ class LocalCluster:
                     reason = _last_line(seen.member.log, logged.get(seen.member, 0))
                     raise LocalClusterError(f"{seen.member.name} did not start: {reason}")
             if time.monotonic() > give_up_at:
-                names = " and ".join(seen.member.name for seen in silent)
-                raise LocalClusterError(f"{names} did not answer within {TIMEOUT_S:g} s")
+                reasons = "; ".join(f"{seen.member.name}: {seen.problem}" for seen in silent)
+                raise LocalClusterError(f"no answer within {TIMEOUT_S:g} s: {reasons}")
             time.sleep(POLL_S)
 
     def stop(
@@ -225,7 +225,7 @@ class LocalCluster:
 def missing_in(seen: Sequence[Seen]) -> list[str]:
     """Return what the servers that run lack to be a full mesh; a paused one is left out."""
     running = [each for each in seen if each.state is ProcessState.RUNNING]
-    silent = [f"{each.member.name} does not answer" for each in running if not each.answers]
+    silent = [f"{each.member.name}: {each.problem}" for each in running if not each.answers]
     return silent or missing_links(
         {each.member.name: each.links for each in running},
         {each.member.name: each.member.links_per_server for each in running},

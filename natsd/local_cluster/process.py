@@ -4,6 +4,8 @@
   the server's configuration file: after a crash the pid may belong to another program, which must
   not get a signal.
 - A server that somebody has started by hand with the file is found as well.
+- Of a process that this program has started, the pid file is not needed: the server that begins
+  empties the file before it writes it.
 """
 
 import contextlib
@@ -26,8 +28,8 @@ READS_MAX: Final = 10
 NATSD: Final = (sys.executable, "-m", "natsd")
 """The command that starts natsd."""
 
-_children: Final[dict[int, "subprocess.Popen[bytes]"]] = {}
-"""The processes that this program has started; one that has ended must be waited for."""
+_children: Final[dict[Path, "subprocess.Popen[bytes]"]] = {}
+"""The processes that this program has started, by their configuration file."""
 
 
 class ProcessState(Enum):
@@ -49,22 +51,16 @@ class ServerProcess:
     @property
     def pid(self) -> int | None:
         """Pid of the server's process; None: the server does not run."""
+        child = _children.get(self._config)
+        if child is not None and child.poll() is None:
+            return child.pid
         pid = self._read_pid()
-        if pid is None:
-            return None
-        child = _children.get(pid)
-        if child is not None:
-            if child.poll() is None:
-                return pid
-            del _children[pid]
-            return None
-        return pid if str(self._config) in _command_line(pid) else None
+        return pid if pid is not None and str(self._config) in _command_line(pid) else None
 
     def _read_pid(self) -> int | None:
         """Return what the pid file says; None: it names no process.
 
-        A server that begins empties the file before it writes it. So a file without a pid is read
-        again, up to `READS_MAX` times.
+        A file without a pid, as it is for a moment at a start, is read up to `READS_MAX` times.
         """
         for _ in range(READS_MAX):
             try:
@@ -100,7 +96,7 @@ class ServerProcess:
                 )
         except OSError as error:
             raise LocalClusterError(f"{program[0]}: {error.strerror}") from None
-        _children[child.pid] = child
+        _children[self._config] = child
         self._pid_file.write_text(f"{child.pid}\n")  # the server writes it too, but only later
 
     def send(self, number: signal.Signals) -> bool:

@@ -25,6 +25,8 @@ class Seen:
     """What the server tells of itself; empty: it does not answer."""
     links: Mapping[str, int] = field(default_factory=dict)
     """Its connections to other servers: how many, by the other server's name."""
+    problem: str = ""
+    """Why a server that runs does not answer."""
 
     @property
     def answers(self) -> bool:
@@ -57,11 +59,12 @@ def _look_at(member: Member) -> Seen:
     )
     try:
         varz, routez = endpoints.get("varz"), endpoints.get("routez")
-    except TopError:
-        return Seen(member, state, pid)
+    except TopError as error:
+        return Seen(member, state, pid, problem=str(error))
     assert varz is not None
     assert routez is not None
     if varz.get("server_name") != member.name:
-        return Seen(member, state, pid)  # another server has the port
+        problem = f"at {member.monitoring_url} there is another server"
+        return Seen(member, state, pid, problem=problem)
     routes = routez.get("routes") or ()
     return Seen(member, state, pid, varz, Counter(each["remote_name"] for each in routes))
