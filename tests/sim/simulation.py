@@ -158,6 +158,6 @@ class Simulation:
                 self.undecided += 1
 
 
-def simulate(seed: int) -> Result:
+def simulate(seed: int, new_disk: NewDisk = ModelDisk) -> Result:
     """Run one seed."""
-    return Simulation(seed).run()
+    return Simulation(seed, new_disk=new_disk).run()

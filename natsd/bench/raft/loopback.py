@@ -42,6 +42,16 @@ class _Incoming(asyncio.Protocol):
         del buffer[:at]
 
 
+class _Outgoing(asyncio.Protocol):
+    """The connection to another process; nothing comes from there."""
+
+    def __init__(self) -> None:
+        self.lost = asyncio.Event()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost.set()
+
+
 class LoopbackLink:
     """The transport of one process."""
 
@@ -70,12 +80,11 @@ class LoopbackLink:
         loop = asyncio.get_running_loop()
         while True:
             with contextlib.suppress(OSError):
-                transport, _ = await loop.create_connection(
-                    asyncio.Protocol, "127.0.0.1", self._ports[server]
+                transport, outgoing = await loop.create_connection(
+                    _Outgoing, "127.0.0.1", self._ports[server]
                 )
                 self._out[server] = transport
-                while not transport.is_closing():
-                    await asyncio.sleep(CONNECT_AGAIN_S)
+                await outgoing.lost.wait()
             await asyncio.sleep(CONNECT_AGAIN_S)
 
     def send(self, server: int, frame: bytes) -> None:

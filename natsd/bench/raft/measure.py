@@ -18,6 +18,7 @@ from natsd.bench.raft.trio import SERVERS, Trio
 BYTES = 128
 WINDOW = 4096
 IDLE_GROUPS = 1_000
+SECONDS, QUICK_SECONDS = 5.0, 1.0
 
 
 @dataclass(frozen=True)

@@ -151,4 +151,4 @@ async def answer_to(host: RaftHost, command: str, values: list[float]) -> dict[s
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(json.loads(sys.stdin.readline())))
+    uvloop.run(serve(json.loads(sys.argv[1])))

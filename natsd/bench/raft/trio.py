@@ -37,29 +37,24 @@ class Trio:
 
     def start(self, server: int) -> None:
         """Start one of the processes."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "natsd.bench.raft.member"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self.processes[server] = process
         settings = {
             "server": server,
             "ports": self._ports,
             "directory": str(self._directory / str(server)),
             "groups": self._groups,
         }
-        self._write(server, json.dumps(settings))
+        self.processes[server] = subprocess.Popen(
+            [sys.executable, "-m", "natsd.bench.raft.member", json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
 
-    def _write(self, server: int, line: str) -> None:
+    def ask(self, server: int, line: str) -> None:
+        """Send a line to a process, whose answer `answer` returns."""
         stdin = self.processes[server].stdin
         assert stdin is not None
         stdin.write(line.encode() + b"\n")
         stdin.flush()
-
-    def ask(self, server: int, line: str) -> None:
-        """Send a line to a process, whose answer `answer` returns."""
-        self._write(server, line)
 
     def answer(self, server: int) -> dict[str, float]:
         """Wait for the answer of a process."""

@@ -11,7 +11,7 @@ from natsd.raft.group import GroupLimits, RaftGroup
 from natsd.raft.host import HostOptions, RaftHost
 from natsd.raft.options import Options
 from natsd.raft.storage.raft_logs import RaftLogs
-from natsd.raft.transport import Receive, member_id
+from natsd.raft.transport import Receive, Transport, member_id
 from tests.store.faulty_disk import FaultyDisk
 
 ROOT = Path("/raft")
@@ -107,12 +107,13 @@ def start_server(
     disk: FaultyDisk | None = None,
     options: HostOptions = OPTIONS,
     frame_bytes_max: int = 1 << 16,
+    transport: Transport | None = None,
 ) -> Server:
     """Start a server on its disk."""
     disk = disk or FaultyDisk(number)
     chance = random.Random(number)
     logs = RaftLogs.open(disk, ROOT, chance.randbytes, segment_bytes_max=1 << 16)
-    link = Link(network, number, frame_bytes_max)
+    link = transport or Link(network, number, frame_bytes_max)
     host = RaftHost(number, logs, link, chance.randrange, options, asyncio.get_running_loop())
     host.start()
     return Server(number, disk, host, logs)
