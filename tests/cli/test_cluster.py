@@ -106,6 +106,7 @@ def test_a_cluster_grows(directory: Path, capsys: pytest.CaptureFixture[str]) ->
 def stopped(directory: Path) -> Path:
     """Return the directory of a cluster of two servers that do not run."""
     assert run(directory, "up", "2", "--port", "-1", "--program", "false") == 1
+    assert run(directory, "down", "--kill") == 0
     return directory
 
 

@@ -88,7 +88,7 @@ def test_nats_server_takes_the_files(tmp_path: Path) -> None:
 def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     with none_left(tmp_path):
         cluster = LocalCluster.create(tmp_path, Plan(port=FREE), 2)
-        with pytest.raises(LocalClusterError, match=r"n1 did not start: .*no such file|can't open"):
+        with pytest.raises(LocalClusterError, match=r"n\d did not start: .*no such file"):
             cluster.start(program=["sh", str(tmp_path / "no such file")])
 
 
