@@ -46,6 +46,7 @@ class Component(Enum):
     INFO = "the INFO line, which clients are sent again"
     JETSTREAM = "the JetStream engine"
     RESOLVER = "the resolver of accounts' JWTs, after the other components"
+    CLUSTER = "the routes to other servers"
     TLS = "what comes before the protocol of new connections: PROXY headers and TLS"
     NEXT_USE = "the next reader of the setting: nothing has to be told"
 
@@ -76,6 +77,8 @@ class OptionChange:
         return f"{self.name} = {_shown(self.new, is_secret=self.is_secret)}"
 
     def __str__(self) -> str:
+        if self.name in REFUSALS:
+            return REFUSALS[self.name](self.old, self.new)
         if self.is_section:
             return self.name
         old = _shown(self.old, is_secret=self.is_secret)
@@ -116,6 +119,23 @@ def _block(*names: str, but: tuple[str, ...] = ()) -> AppliedBy:
         return all(getattr(before, name) == getattr(after, name) for name in kept)
 
     return AppliedBy((Component.NEXT_USE,), can_apply)
+
+
+def _has_same_port(old: Any, new: Any) -> bool:
+    """Return whether the routes of both settings are accepted on the same port, or on none."""
+    return _cluster_port(old) == _cluster_port(new)
+
+
+def _cluster_port(cluster: Any) -> tuple[str, int]:
+    return ("", 0) if cluster is None else (cluster.host, cluster.port)
+
+
+def _cluster_refusal(old: Any, new: Any) -> str:
+    """Return what nats-server says of another address for routes."""
+    before, after = _cluster_port(old), _cluster_port(new)
+    if before[0] != after[0]:
+        return f"cluster host: old={before[0]}, new={after[0]}"
+    return f"cluster port: old={before[1]}, new={after[1]}"
 
 
 def _is_still_given(old: object, new: object) -> bool:
@@ -197,7 +217,7 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "server_tags": _NEXT_USE,
     "server_metadata": _NEXT_USE,
     "feature_flags": RESTART,
-    "cluster": _block(but=("host", "port")),
+    "cluster": AppliedBy((Component.CLUSTER, Component.INFO), _has_same_port),
     "gateway": _block("tls"),
     "leafnodes": _block("compression", "remotes", "tls"),
     "websocket": _block("tls"),
@@ -248,6 +268,9 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "disable_sublist_cache": RESTART,
     "no_fast_producer_stall": _CONNECTIONS,
 }
+
+REFUSALS: Final[dict[str, Callable[[Any, Any], str]]] = {"cluster": _cluster_refusal}
+"""What is said of a change that needs a restart, where that is not `<name>: old=…, new=…`."""
 
 LINES: Final[dict[str, Callable[[Any], str]]] = {
     "authorization.user": lambda _: "authorization username",

@@ -3,7 +3,7 @@
 A block that does not switch its feature on (no port, no remotes, no name of a gateway) is accepted,
 as in nats-server, where such a block has no effect either.
 
-Source: nats-server's `parseCluster`, `parseGateway`, `parseWebsocket`, `parseMQTT`
+Source: nats-server's `parseGateway`, `parseWebsocket`, `parseMQTT`
 (server/opts.go), server/ocsp.go and server/ocsp_responsecache.go.
 """
 # ruff: noqa: RUF009  each call declares a setting; nothing is shared between instances
@@ -14,29 +14,23 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from natsd.config.auth_options import PERMISSIONS_ALIASES, PermissionsOptions, read_permissions
-from natsd.config.authorization import (
-    TIMEOUT_DEFAULT,
-    AuthorizationOptions,
-    read_authorization,
-)
+from natsd.config.authorization import TIMEOUT_DEFAULT, AuthorizationOptions
 from natsd.config.listener_options import (
-    CompressionOptions,
     Listener,
     ServerListener,
-    compression,
+    check_login,
+    check_name,
     read_listener,
+    server_login,
     urls,
 )
 from natsd.config.sections import section_of
 from natsd.config.settings import (
     NamedSections,
-    OptionsError,
     Section,
     Settings,
     duration,
     flag,
-    locate,
     optional,
     read_items,
     read_named_texts,
@@ -48,53 +42,8 @@ from natsd.config.settings import (
     word,
 )
 from natsd.config.tls_options import TlsOptions, read_server_tls
-from natsd.core.routing import is_valid
 
 INT32_MAX: Final = 2**31 - 1
-
-
-def _login() -> Any:
-    return section_field(AuthorizationOptions(), read_authorization, "credentials")
-
-
-def _read_permissions(given: object) -> PermissionsOptions:
-    found = read_permissions(given)
-    error = _mistake_of_permissions(found)
-    if error is not None:
-        locate(error, given, PERMISSIONS_ALIASES)
-        raise error
-    return found
-
-
-def _mistake_of_permissions(given: PermissionsOptions) -> OptionsError | None:
-    """Return what routes cannot use: responses, and queues of subscriptions."""
-    if given.allow_responses is not None:
-        text = "Cluster permissions do not support dynamic responses"
-        return OptionsError(text, setting="allow_responses")
-    rules = given.subscribe
-    for kind, subjects in (("allow", rules.allow or ()), ("deny", rules.deny)):
-        for subject in subjects:
-            if not is_valid(subject):
-                text = f'cluster export {kind}: subject "{subject}" is not a valid subject'
-                return OptionsError(text, setting="subscribe")
-    return None
-
-
-def _check_login(kind: str, login: AuthorizationOptions) -> None:
-    """Refuse logins that other servers cannot use. Raises OptionsError."""
-    found = {
-        "users": "does not allow multiple users",
-        "token": "does not support tokens",
-        "auth_callout": "does not support callouts",
-    }
-    for name, reason in found.items():
-        if getattr(login, name):
-            raise OptionsError(f"{kind} authorization {reason}", path=("authorization", name))
-
-
-def _check_name(kind: str, name: str) -> None:
-    if " " in name:
-        raise OptionsError(f"{kind} name cannot contain spaces", setting="name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,35 +61,6 @@ def _simple_login() -> Any:
     return section_field(
         SimpleLogin(), partial(section_of, SimpleLogin, aliases=aliases), "credentials"
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions(ServerListener):
-    """Routes to the other servers of the cluster."""
-
-    name: str = text("", "name of the cluster, without spaces")
-    tls: TlsOptions | None = optional(read_server_tls, "TLS of these connections")
-    authorization: AuthorizationOptions = _login()
-    permissions: PermissionsOptions | None = optional(_read_permissions, "subjects that pass")
-    routes: tuple[str, ...] = urls()
-    no_advertise: bool = flag(False, "do not tell clients about the other servers")
-    connect_retries: int = whole(0, 0, INT32_MAX, "attempts to connect to an implicit route")
-    connect_backoff: bool = flag(False, "wait longer after each attempt")
-    pool_size: int = whole(3, -1, INT32_MAX, "connections to each server")
-    accounts: tuple[str, ...] = texts("accounts with a connection of their own")
-    compression: CompressionOptions = compression()
-    ping_interval: timedelta = duration(timedelta(minutes=2), "how often a silent peer is pinged")
-    ping_max: int = whole(2, 0, INT32_MAX, "unanswered pings until a connection is stale")
-
-    def check(self) -> None:
-        """Check settings that depend on each other. Raises OptionsError."""
-        _check_name("cluster", self.name)
-        _check_login("Cluster", self.authorization)
-
-    @property
-    def is_on(self) -> bool:
-        """Whether the server would listen for other servers, or connect to them."""
-        return self.port != 0 or bool(self.routes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +83,7 @@ class GatewayOptions(ServerListener):
 
     name: str = text("", "name of this cluster")
     tls: TlsOptions | None = optional(read_server_tls, "TLS of these connections")
-    authorization: AuthorizationOptions = _login()
+    authorization: AuthorizationOptions = server_login()
     connect_retries: int = whole(0, 0, INT32_MAX, "attempts to connect to an implicit gateway")
     connect_backoff: bool = flag(False, "wait longer after each attempt")
     reject_unknown_cluster: bool = flag(False, "accept only configured clusters")
@@ -173,8 +93,8 @@ class GatewayOptions(ServerListener):
 
     def check(self) -> None:
         """Check settings that depend on each other. Raises OptionsError."""
-        _check_name("gateway", self.name)
-        _check_login("Gateway", self.authorization)
+        check_name("gateway", self.name)
+        check_login("Gateway", self.authorization)
 
     @property
     def is_on(self) -> bool:
@@ -249,7 +169,6 @@ class OcspOptions(Settings):
 
 
 ALIASES: Final[dict[type, dict[str, str]]] = {
-    ClusterOptions: {"cluster_advertise": "advertise"},
     GatewayOptions: {"reject_unknown": "reject_unknown_cluster"},
     WebsocketOptions: {
         "compress": "compression",

@@ -1,4 +1,4 @@
-"""What the blocks of features that do not exist yet have in common: a listener, URLs, compression.
+"""What the blocks of connections between servers share: listener, login, URLs, compression.
 
 Source: nats-server's `parseURLs`, `parseCompression` (server/opts.go),
 `validateAndNormalizeCompressionOption` (server/server.go).
@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from natsd.config.authorization import AuthorizationOptions, read_authorization
 from natsd.config.listen import with_listen
 from natsd.config.sections import section_of
 from natsd.config.settings import (
@@ -62,6 +63,29 @@ def read_listener(kind: type[Section], given: object, aliases: Mapping[str, str]
     if isinstance(given, Mapping):
         given = with_listen(given)
     return section_of(kind, given, aliases={**aliases, "net": "host", "listen": "port"})
+
+
+def server_login() -> Any:
+    """Declare a setting that is the login of other servers."""
+    return section_field(AuthorizationOptions(), read_authorization, "credentials")
+
+
+def check_login(kind: str, login: AuthorizationOptions) -> None:
+    """Refuse logins that other servers cannot use. Raises OptionsError."""
+    found = {
+        "users": "does not allow multiple users",
+        "token": "does not support tokens",
+        "auth_callout": "does not support callouts",
+    }
+    for name, reason in found.items():
+        if getattr(login, name):
+            raise OptionsError(f"{kind} authorization {reason}", path=("authorization", name))
+
+
+def check_name(kind: str, name: str) -> None:
+    """Refuse the name of a cluster with spaces. Raises OptionsError."""
+    if " " in name:
+        raise OptionsError(f"{kind} name cannot contain spaces", setting="name")
 
 
 def _read_threshold(given: object) -> timedelta:

@@ -68,8 +68,8 @@ from natsd.version import FEATURE_FLAGS
 
 if TYPE_CHECKING:
     from natsd.config.account_options import AccountOptions
+    from natsd.config.cluster_options import ClusterOptions
     from natsd.config.later_options import (
-        ClusterOptions,
         GatewayOptions,
         MqttOptions,
         OcspCacheOptions,
@@ -270,8 +270,24 @@ class Options(Settings):
         NamedSections[bool](), read_switches, "experimental features, by name"
     )
 
-    # Features that do not exist yet.
+    # Other servers.
     cluster: "ClusterOptions | None" = optional(read_cluster, "routes to other servers")
+    connect_error_reports: int = whole(
+        3600,
+        0,
+        INT32_MAX,
+        "attempts to connect to another server of which one is logged",
+        zero_is_default=True,
+    )
+    reconnect_error_reports: int = whole(
+        1,
+        0,
+        INT32_MAX,
+        "attempts to connect again to another server of which one is logged",
+        zero_is_default=True,
+    )
+
+    # Features that do not exist yet.
     gateway: "GatewayOptions | None" = optional(read_gateway, "connections to other clusters")
     leafnodes: "LeafnodesOptions | None" = optional(read_leafnodes, "leaf nodes")
     websocket: "WebsocketOptions | None" = optional(read_websocket, "clients by WebSocket")
@@ -279,12 +295,6 @@ class Options(Settings):
     ocsp: "OcspOptions | None" = optional(read_ocsp, "stapling of OCSP responses")
     ocsp_cache: "OcspCacheOptions | None" = optional(
         read_ocsp_cache, "cache of OCSP responses about clients"
-    )
-    connect_error_reports: int = whole(
-        3600, 0, INT32_MAX, "attempts of which one is logged; used by routes", zero_is_default=True
-    )
-    reconnect_error_reports: int = whole(
-        1, 0, INT32_MAX, "attempts of which one is logged; used by routes", zero_is_default=True
     )
 
     # JetStream.
@@ -355,6 +365,11 @@ class Options(Settings):
         return bool(self.operators or self.trusted_keys or self.accounts.keys() - {GLOBAL, system})
 
     @property
+    def has_cluster(self) -> bool:
+        """Whether the server accepts routes of other servers, and connects to them."""
+        return self.cluster is not None and self.cluster.is_on
+
+    @property
     def http_address(self) -> str:
         """Host on which the monitoring endpoints listen."""
         return self.http_host or self.host
@@ -417,7 +432,6 @@ def _fold_login(settings: dict[str, Any], base: AuthorizationOptions) -> None:
 
 
 BLOCKS: Final = {
-    "cluster": "clustering",
     "gateway": "gateways",
     "leafnodes": "leaf nodes",
     "websocket": "WebSocket",
@@ -437,6 +451,10 @@ def _check_features(options: Options) -> None:
             if block is not None and block.is_on
         ]
     )
+    if options.jetstream.enabled and options.has_cluster:
+        raise OptionsError(
+            "jetstream: natsd does not support JetStream in a cluster yet", setting="jetstream"
+        )
     for name, is_on in options.feature_flags.items():
         if is_on and name in FEATURE_FLAGS and not FEATURE_FLAGS[name]:
             raise OptionsError(

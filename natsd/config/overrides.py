@@ -17,7 +17,7 @@ from natsd.config.options import Options, make_options
 from natsd.config.settings import OptionsError
 
 if TYPE_CHECKING:
-    from natsd.config.later_options import ClusterOptions
+    from natsd.config.cluster_options import ClusterOptions
     from natsd.config.tls_options import TlsOptions
 
 TLS: Final = "tls."
@@ -55,7 +55,7 @@ def _tls(given: dict[str, Any]) -> "TlsOptions | None":
 
 
 def _cluster(base: "ClusterOptions | None", given: dict[str, Any]) -> "ClusterOptions":
-    from natsd.config.later_options import ClusterOptions
+    from natsd.config.cluster_options import ClusterOptions
 
     cluster = base or ClusterOptions()
     if "listen" in given:

@@ -10,8 +10,8 @@ from natsd.config.settings import NamedSections, OptionsError, read_named, read_
 
 if TYPE_CHECKING:
     from natsd.config.account_options import AccountOptions
+    from natsd.config.cluster_options import ClusterOptions
     from natsd.config.later_options import (
-        ClusterOptions,
         GatewayOptions,
         MqttOptions,
         OcspCacheOptions,
@@ -76,9 +76,9 @@ def read_preload(given: object) -> NamedSections[str]:
 
 def read_cluster(given: object) -> "ClusterOptions":
     """Return the settings of routes. Raises OptionsError."""
-    from natsd.config import later_options
+    from natsd.config import cluster_options
 
-    return later_options.read_block(later_options.ClusterOptions, given)
+    return cluster_options.read_cluster(given)
 
 
 def read_gateway(given: object) -> "GatewayOptions":

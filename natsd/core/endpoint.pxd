@@ -19,6 +19,7 @@ cdef class Settings:
 cdef class Endpoint(Pollable):
     cdef Protocol protocol               # gets the bytes; `deaf` before `attach` and after the end
     cdef readonly Framing framing        # the protocol if it is one, else None
+    cdef Framing nested                  # framing inside `framing`, or None: compression in TLS
     cdef Session session                 # `nobody` before `attach` and after the end
     cdef Settings settings
     cdef object transport                # transport if the event loop serves the socket, else None
@@ -53,6 +54,7 @@ cdef class Endpoint(Pollable):
     cdef int pause_reading(self) except -1
     cdef int continue_reading(self) except -1
 
+    cdef int nest(self, Framing framing) except -1
     cdef Outbound* sendable(self) except NULL
     cdef int64_t pending(self) noexcept
     cdef int drop_pending(self) except -1

@@ -91,6 +91,8 @@ cdef class Endpoint(Pollable):
             out_clear(&self.out, self.reactor.pool)
             if self.framing is not None:
                 out_clear(&self.framing.sealed, self.reactor.pool)
+            if self.nested is not None:
+                out_clear(&self.nested.sealed, self.reactor.pool)
         if self.fd >= 0:
             close_file(self.fd)
 
@@ -100,13 +102,34 @@ cdef class Endpoint(Pollable):
         self.session = session
 
     def frame(self, Framing framing not None) -> None:
-        """Put a framing around the attached protocol; bytes that are pending are sent unframed."""
-        framing.inner = self.protocol
-        self.protocol = self.framing = framing
+        """Put a framing around the attached protocol; bytes that are pending are sent unframed.
+
+        A second framing stands between the first one and the protocol.
+        """
+        if self.framing is not None:
+            self.nest(framing)
+        else:
+            framing.inner = self.protocol
+            self.protocol = self.framing = framing
         if out_pending(&self.out):
             framing.push_sealed(
                 out_take(&self.out, self.reactor.pool, out_pending(&self.out)), self.reactor.pool
             )
+
+    cdef int nest(self, Framing framing) except -1:
+        """Put a framing inside the one that faces the socket."""
+        assert self.nested is None
+        framing.inner = self.framing.inner
+        self.framing.inner = self.nested = framing
+        return 0
+
+    def frame_rest(self, Framing framing not None) -> None:
+        """Put a framing around what the peer sends after the operation that is being handled."""
+        self.frame(framing)
+        if self.reason is None:
+            self.is_deciding = True
+            self.pause_reading()
+            self.reactor.loop.call_soon(self.resume_reading, nothing_to_do)
 
     def open(self) -> None:
         """Start serving the socket. Raises OSError if the system cannot watch it."""
@@ -292,15 +315,22 @@ cdef class Endpoint(Pollable):
 
     cdef int64_t pending(self) noexcept:
         """Return the bytes that the socket, or the transport, has not taken yet."""
+        cdef int64_t size = out_pending(&self.out)
         if self.framing is not None:
-            return out_pending(&self.out) + out_pending(&self.framing.sealed)
-        return out_pending(&self.out)
+            size += out_pending(&self.framing.sealed)
+        if self.nested is not None:
+            size += out_pending(&self.nested.sealed)
+        return size
 
     cdef Outbound* sendable(self) except NULL:
         """Return the bytes that are to be sent next, in frames if there is a framing."""
+        cdef Outbound* out = &self.out
         if self.framing is None:
-            return &self.out
-        self.framing.seal(&self.out, self.reactor.pool)
+            return out
+        if self.nested is not None:
+            self.nested.seal(out, self.reactor.pool)
+            out = &self.nested.sealed
+        self.framing.seal(out, self.reactor.pool)
         return &self.framing.sealed
 
     cdef int send_pending(self) except -1:
@@ -344,6 +374,8 @@ cdef class Endpoint(Pollable):
         out_clear(&self.out, self.reactor.pool)
         if self.framing is not None:
             out_clear(&self.framing.sealed, self.reactor.pool)
+        if self.nested is not None:
+            out_clear(&self.nested.sealed, self.reactor.pool)
         return 0
 
     cdef int block(self) except -1:
@@ -359,6 +391,8 @@ cdef class Endpoint(Pollable):
         cdef ChunkPool pool = self.reactor.pool
         if self.framing is not None and self.framing.sealed.fresh:
             out_keep(&self.framing.sealed, pool)
+        if self.nested is not None and self.nested.sealed.fresh:
+            out_keep(&self.nested.sealed, pool)
         if self.out.fresh:
             out_keep(&self.out, pool)
             if pool.pending_bytes > pool.pending_bytes_max:
@@ -491,7 +525,7 @@ cdef class Endpoint(Pollable):
         try:
             return session.end()
         finally:
-            self.framing = None
+            self.framing = self.nested = None
 
     cdef int close_socket(self) except -1:
         """Close the socket; a connection that lingers discards its input first.
@@ -586,6 +620,10 @@ cdef class Endpoint(Pollable):
         if self.transport is not None:
             waiting += self.transport.get_write_buffer_size()
         return waiting
+
+
+def nothing_to_do() -> None:
+    """Do nothing: what follows is parsed by the framing that was put around it."""
 
 
 cdef int close_slowest(Reactor reactor) except -1:

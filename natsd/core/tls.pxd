@@ -20,6 +20,7 @@ cdef class TlsEngine:
 cdef class TlsFraming(Framing):
     cdef TlsEngine engine
     cdef Endpoint endpoint
+    cdef readonly bint is_client     # this side sends the first record
     cdef object opening              # what is told of the end of the handshake; then None
     cdef readonly object tls         # ssl.SSLObject; None: no whole record has come yet
     cdef readonly bint has_begun     # the peer's first byte is that of a handshake

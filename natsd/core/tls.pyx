@@ -97,7 +97,7 @@ cdef class TlsEngine:
 
 
 cdef class TlsFraming(Framing):
-    """TLS on a connection that a peer opened.
+    """TLS on a connection that a peer opened; after `connect`, on one that this side opened.
 
     The handshake ends with one call: `opening.handshake_done()`, `opening.handshake_failed(error)`
     where `error` is an ssl.SSLError or a text, or `opening.handshake_ended(reason)` if the
@@ -115,6 +115,14 @@ cdef class TlsFraming(Framing):
 
     def __dealloc__(self):
         free(self.rest)
+
+    def connect(self, str server_name not None) -> None:
+        """Send the first record, as a client of the server with this name or address."""
+        self.is_client = self.has_begun = True
+        self.tls = self.opening.context.wrap_bio(
+            self.engine.incoming, self.engine.outgoing, server_hostname=server_name
+        )
+        self.shake_hands()
 
     # ---- received bytes
 
@@ -198,6 +206,8 @@ cdef class TlsFraming(Framing):
             self.rest = NULL
             self.rest_bytes = 0
             begin = self.inner.take(plain, end)
+        elif isinstance(self.inner, Framing):
+            self.inner.take(plain, 0)       # what it decoded before it was suspended
         while not self.suspended:
             at = self.inner.space(&room)
             if at != NULL:

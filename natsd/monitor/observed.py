@@ -14,6 +14,7 @@ from natsd.core.network import Reactor, TrafficStats
 if TYPE_CHECKING:
     from natsd.accounts.account_links import AccountLinks
     from natsd.clients.openings import Openings
+    from natsd.cluster.cluster import Cluster
     from natsd.config.loaded import LoadedConfig
     from natsd.jetstream.jetstream import JetStream
 
@@ -98,6 +99,10 @@ class ObservedServer(Protocol):
     @property
     def links(self) -> "AccountLinks | None":
         """What the accounts share; None: they share nothing."""
+
+    @property
+    def cluster(self) -> "Cluster | None":
+        """The routes to the other servers; None: the server is in no cluster, or not running."""
 
     @property
     def openings(self) -> "Openings | None":

@@ -51,6 +51,10 @@ class AccountsHost(Protocol):
         """Return the wall clock in Unix nanoseconds."""
         ...
 
+    def take_stranger(self, name: str) -> Account | None:
+        """Return an account of which other servers told, and that is created now; None: none."""
+        ...
+
 
 class AccountsPart:
     """The accounts and logins of one server, from `build` on."""
@@ -111,16 +115,17 @@ class AccountsPart:
         options = self._host.options
         configured = options.accounts.get(name)
         settings = MsgTraceOptions() if configured is None else configured.msg_trace
-        account = Account(
-            name,
-            self._host.reactor,
-            sublist_cache=not options.disable_sublist_cache,
-            msg_trace=settings if settings.dest else None,
-            limits=None if configured is None else configured.limits,
-            is_system=is_system,
-        )
+        account = self._host.take_stranger(name) or self.make_stranger(name)
+        account.msg_trace = settings if settings.dest else None
+        account.limits = None if configured is None else configured.limits
+        account.is_system = is_system
         account.describe(configured)
         return account
+
+    def make_stranger(self, name: str) -> Account:
+        """Return a new account that is not one of the directory yet."""
+        is_cached = not self._host.options.disable_sublist_cache
+        return Account(name, self._host.reactor, sublist_cache=is_cached)
 
     def _make_operator_mode(self) -> "OperatorMode":
         from natsd.server.operator_mode import OperatorMode

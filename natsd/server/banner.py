@@ -64,6 +64,8 @@ def log_starting(server: ServerIdentity) -> None:
     _logger.info("  Version:  %s", NATS_VERSION if is_stand_in() else VERSION_SHOWN)
     _logger.info("  Git:      [not set]")
     _logger.debug("  Runtime:  %s", RUNTIME_VERSION)
+    if options.has_cluster and options.cluster is not None and options.cluster.name:
+        _logger.info("  Cluster:  %s", options.cluster.name)
     _logger.info("  Name:     %s", server.name)
     _logger.info("  ID:       %s", server.id)
     logins = getattr(server.authenticator, "inner", server.authenticator)  # a callout asks them

@@ -49,7 +49,7 @@ def ports_file(directory: Path, program: str | None = None) -> Path:
 
 
 def write_ports_file(path: Path, ports: Mapping[str, list[str]]) -> None:
-    """Write the ports file; `ports` maps "nats", "monitoring" and "profile" to URLs.
+    """Write the ports file; `ports` maps "nats", "monitoring", "cluster" and so on to URLs.
 
     Raises FileError.
     """

@@ -22,8 +22,16 @@ class InfoLine:
         *,
         auth_required: bool,
         xkey: str = "",
+        cluster: str = "",
+        connect_urls: tuple[str, ...] = (),
+        other_urls: tuple[str, ...] = (),
     ) -> None:
-        host, advertised_port = _advertised(options, port)
+        """Render what all clients share.
+
+        `cluster` is the name of the server's cluster; empty: it is in none. `connect_urls` are the
+        addresses of its servers, `other_urls` those without this server's.
+        """
+        host, advertised_port = advertised(options, port)
         fields: dict[str, object] = {
             "server_id": server_id,
             "server_name": name,
@@ -42,24 +50,25 @@ class InfoLine:
             fields |= {"tls_available": True} if options.allow_non_tls else {}
         fields["max_payload"] = options.max_payload
         ending: dict[str, object] = {}
-        domain: dict[str, object] = {}
+        place: dict[str, object] = {"cluster": cluster} if cluster else {}
         if options.jetstream.enabled:
             fields["jetstream"] = True
-            domain = {"domain": options.jetstream.domain} if options.jetstream.domain else {}
+            place |= {"domain": options.jetstream.domain} if options.jetstream.domain else {}
             ending["api_lvl"] = API_LEVEL
         if xkey:
             ending["xkey"] = xkey
         ending["natsd"] = VERSION
         self._max_payload = options.max_payload
         self._start = "INFO " + _compact(fields)[:-1]
-        self._domain = "," + _compact(domain)[1:-1] if domain else ""
+        self._place = _members(place | ({"connect_urls": connect_urls} if connect_urls else {}))
+        self._leaving = _members(place | ({"connect_urls": other_urls} if other_urls else {}))
         self._end = f",{_compact(ending)[1:]} \r\n"
         self._connected: dict[str, str] = {}
 
     @property
     def shared(self) -> tuple[str, str, str]:
         """What the lines for all clients have in common."""
-        return self._start, self._domain, self._end
+        return self._start, self._place, self._end
 
     def render(self, cid: int, ip: str, *, nonce: bytes = b"", max_payload: int = 0) -> bytes:
         """Return an INFO line; `nonce` empty: it has none; `max_payload` 0: that of the server."""
@@ -74,28 +83,42 @@ class InfoLine:
         if more is None:
             fields = {"connect_info": True, "remote_account": account}
             fields |= {"acc_is_sys": True} if is_system else {}
-            more = self._connected[account] = "," + _compact(fields)[1:-1]
+            more = self._connected[account] = _members(fields)
         return self._line(cid, ip, more, max_payload=max_payload)
 
     def render_lame_duck(self, cid: int, ip: str) -> bytes:
         """Return the INFO line that tells a client to connect to another server."""
-        return self._line(cid, ip, ',"ldm":true')
+        return self._line(cid, ip, ',"ldm":true', place=self._leaving)
 
-    def _line(self, cid: int, ip: str, more: str, nonce: str = "", max_payload: int = 0) -> bytes:
+    def _line(
+        self,
+        cid: int,
+        ip: str,
+        more: str,
+        nonce: str = "",
+        max_payload: int = 0,
+        place: str | None = None,
+    ) -> bytes:
+        place = self._place if place is None else place
         start = self._start
         if max_payload not in (0, self._max_payload):
             of_server = f'"max_payload":{self._max_payload}'
             start = start.replace(of_server, f'"max_payload":{max_payload}', 1)
         address = f',"client_ip":"{ip}"' if ip else ""
         who = f'"client_id":{cid}{address}{nonce}'
-        return f"{start},{who}{self._domain}{more}{self._end}".encode()
+        return f"{start},{who}{place}{more}{self._end}".encode()
 
 
 def _compact(fields: dict[str, object]) -> str:
     return json.dumps(fields, separators=(",", ":"))
 
 
-def _advertised(options: Options, port: int) -> tuple[str, int]:
+def _members(fields: dict[str, object]) -> str:
+    """Return fields as the middle of an object; empty: there are none."""
+    return "," + _compact(fields)[1:-1] if fields else ""
+
+
+def advertised(options: Options, port: int) -> tuple[str, int]:
     """Return the host and port that INFO shows; `client_advertise` may lack the port."""
     advertise = options.client_advertise
     if not advertise:

@@ -2,6 +2,7 @@
 
     stop listening ─ end JetStream ─ INFO ldm ─ grace period ─ close client after client ─ stop
 
+- The other servers of the cluster are told, so that they do not send clients here.
 - Clients that support it are told at once (`ldm` in INFO) and may connect to another server
   themselves. The grace period keeps them from choosing a server that is about to enter lame duck
   mode too.
@@ -61,7 +62,10 @@ class Spread:
 
 
 async def move_clients(
-    options: Options, clients: Mapping[int, Client], end_jetstream: Callable[[], Awaitable[None]]
+    options: Options,
+    clients: Mapping[int, Client],
+    end_jetstream: Callable[[], Awaitable[None]],
+    tell_servers: Callable[[], object],
 ) -> None:
     """Stop JetStream, announce lame duck mode, and close all clients, as the settings say.
 
@@ -72,6 +76,7 @@ async def move_clients(
         return
     grace_s = options.lame_duck_grace_period.total_seconds()
     spread_s = max(options.lame_duck_duration.total_seconds() - grace_s, SPREAD_S_MIN)
+    tell_servers()
     for client in list(clients.values()):
         client.announce_lame_duck()
     await asyncio.sleep(grace_s)

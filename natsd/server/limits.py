@@ -25,5 +25,12 @@ def set_limits(settings: Settings, options: Options) -> None:
 
 def sweep_seconds(options: Options) -> float:
     """Return the seconds between two sweeps: a tenth of the shortest deadline, within limits."""
-    shortest = min(options.ping_interval, options.write_deadline, options.authorization.timeout)
+    times = [options.ping_interval, options.write_deadline, options.authorization.timeout]
+    cluster = options.cluster
+    if cluster is not None and cluster.is_on:
+        times += [
+            cluster.login_timeout,
+            *filter(None, (cluster.ping_interval, cluster.write_deadline)),
+        ]
+    shortest = min(times)
     return min(SWEEP_MAX_S, max(SWEEP_MIN_S, shortest.total_seconds() / 10))

@@ -34,6 +34,7 @@ from natsd.config.settings import Position
 from natsd.core.network import Reactor, Settings
 from natsd.core.steps import Steps, at_once, slices
 from natsd.server.accounts_part import AccountsPart
+from natsd.server.cluster_part import ClusterPart
 from natsd.server.files import FileError
 from natsd.server.limits import set_limits, sweep_seconds
 from natsd.server.log import DaemonLog, LogError
@@ -58,6 +59,7 @@ class ReloadableServer(Protocol):
     client_port: int
     clients: dict[int, Client]
     accounts_part: AccountsPart
+    cluster_part: ClusterPart
     settings: Settings
     reactor: Reactor
     closed_clients: deque[ClosedClient]
@@ -99,6 +101,7 @@ def reload_steps(
     before = server.options
     if options.port != before.port and options.port in (RANDOM_PORT, server.client_port):
         options = replace(options, port=before.port)
+    options = _with_bound_routes(before, options)
     changes = diff_options(before, options)
     yield
     refused = [_refusal(change, places) for change in changes if change.needs_restart]
@@ -107,6 +110,8 @@ def reload_steps(
     components = {component for change in changes for component in change.applied_by}
     if options.tls is not None:  # the files may have changed, though not their names
         components.add(Component.TLS)
+    if options.cluster is not None and options.cluster.tls is not None:
+        components.add(Component.CLUSTER)
     with ExitStack() as undo:
         commits = []
         for component, prepare in PREPARED.items():
@@ -128,6 +133,14 @@ def reload_steps(
         server.accounts_part.remove(before)
     _log(changes)
     return changes
+
+
+def _with_bound_routes(before: Options, options: Options) -> Options:
+    """Return the options with the port for routes as it was, if the new one is -1."""
+    old, new = before.cluster, options.cluster
+    if old is None or new is None or old.port == new.port or new.port != RANDOM_PORT:
+        return options
+    return replace(options, cluster=replace(new, port=old.port))
 
 
 def _refusal(change: OptionChange, places: Mapping[str, Position]) -> str:
@@ -170,6 +183,14 @@ def _prepare_tls(server: ReloadableServer, options: Options, _undo: ExitStack) -
         raise ReloadError(str(error)) from error
 
 
+def _prepare_cluster(server: ReloadableServer, options: Options, _undo: ExitStack) -> Commit:
+    """Read the certificates of routes, so that new ones get them."""
+    try:
+        return server.cluster_part.prepare(options)
+    except OptionsError as error:
+        raise ReloadError(str(error)) from error
+
+
 def _apply_pins(server: ReloadableServer) -> None:
     """Close the clients whose certificate is not one of the pinned ones any more."""
     if server.openings is not None:
@@ -182,10 +203,12 @@ def _apply_to_connections(server: ReloadableServer) -> None:
     server.reactor.sweep_s = sweep_seconds(server.options)
     for client in server.clients.values():
         client.settings_changed()
+    server.cluster_part.apply_limits()
 
 
 def _apply_to_clients(server: ReloadableServer) -> None:
-    """Trace the clients or not, and close the newest ones beyond `max_connections`."""
+    """Trace connections or not, and close the newest clients beyond `max_connections`."""
+    server.cluster_part.apply_limits()
     for client in server.clients.values():
         client.set_trace(server.options.trace)
     most = max(server.options.max_connections, 0)
@@ -243,6 +266,7 @@ PREPARED: Final[Mapping[Component, Callable[[ReloadableServer, Options, ExitStac
     Component.LOG: _prepare_log,
     Component.FILES: _prepare_files,
     Component.TLS: _prepare_tls,
+    Component.CLUSTER: _prepare_cluster,
     Component.ACCOUNTS: _prepare_accounts,
     Component.LOGIN: _prepare_logins,
 }
@@ -253,6 +277,7 @@ APPLIERS: Final[Mapping[Component, Callable[[ReloadableServer], Steps[None] | No
     Component.CLIENTS: _apply_to_clients,
     Component.CLOSED_CLIENTS: _apply_to_closed_clients,
     Component.LOGIN: _apply_to_logins,
+    Component.CLUSTER: lambda server: server.cluster_part.apply(),
     Component.INFO: lambda server: server.renew_info(),
     Component.TLS: _apply_pins,
     Component.JETSTREAM: lambda server: server.renew_jetstream(),

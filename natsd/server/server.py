@@ -44,6 +44,7 @@ from natsd.monitor.events import SystemEvents
 from natsd.monitor.services import Services
 from natsd.server.accounts_part import AccountsPart
 from natsd.server.banner import log_stopped, log_stopping
+from natsd.server.cluster_part import ClusterPart
 from natsd.server.identity import new_server_id, new_server_keys
 from natsd.server.info import InfoLine
 from natsd.server.jetstream import JetStreamPart
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from natsd.clients.closed import ClosedClient
     from natsd.clients.openings import Openings
     from natsd.clients.transport import TransportLink, Transports
+    from natsd.cluster.cluster import Cluster
     from natsd.config.changes import OptionChange
     from natsd.config.loaded import LoadedConfig
     from natsd.jetstream.jetstream import JetStream
@@ -116,6 +118,7 @@ class Server:
         self.config: LoadedConfig | None = None
         self._jetstream = JetStreamPart(self.options, self.name, self.id)
         self.accounts_part = AccountsPart(self, self._jetstream, keys, authenticator)
+        self.cluster_part = ClusterPart(self, self.accounts_part.make_stranger)
         self._services = Services(self, self.reload_file)
         self._events = SystemEvents(self)
         self._begin_afresh()
@@ -167,7 +170,9 @@ class Server:
             self.files.announce()
             listener = self._listen()
             try:
+                self.cluster_part.listen()
                 await self._start_parts(listener)
+                self.cluster_part.start()
             except BaseException:
                 if not self._is_serving:
                     listener.close()
@@ -215,6 +220,7 @@ class Server:
         await self._jetstream.stop()
         if self.operator is not None:
             await self.operator.close()
+        await self.cluster_part.close()
         self._close_connections()
         self._stopped.set()
 
@@ -355,6 +361,7 @@ class Server:
 
         It is sent to the clients that support that.
         """
+        self.cluster_part.client_urls_changed()
         before, self._info = self._info, self._info_line()
         if self._info.shared == before.shared:
             return
@@ -371,6 +378,9 @@ class Server:
             self.client_port,
             auth_required=is_required,
             xkey=self.accounts_part.xkey,
+            cluster=self.cluster_part.name,
+            connect_urls=self.cluster_part.connect_urls(),
+            other_urls=self.cluster_part.connect_urls(is_leaving=True),
         )
 
     def renew_jetstream(self) -> None:
@@ -396,7 +406,8 @@ class Server:
     async def _move_clients(self) -> None:
         from natsd.server.lame_duck import move_clients
 
-        await move_clients(self.options, self.clients, self._jetstream.stop)
+        tell_servers = self.cluster_part.enter_lame_duck
+        await move_clients(self.options, self.clients, self._jetstream.stop, tell_servers)
         await self.stop_here()
 
     def _stop_listening(self) -> None:
@@ -410,6 +421,7 @@ class Server:
         await self._jetstream.stop()
         if self.operator is not None:
             await self.operator.close()
+        await self.cluster_part.close()
         self._close_connections()
         await self.logins.close()
         if self._transports is not None:
@@ -486,6 +498,16 @@ class Server:
         return self._jetstream.engine
 
     @property
+    def cluster(self) -> "Cluster | None":
+        """The routes to the other servers; None: the server is in no cluster, or not running."""
+        return self.cluster_part.cluster
+
+    @property
+    def transports(self) -> "Transports | None":
+        """What serves connections where there is no poller; None: the poller does."""
+        return self._transports
+
+    @property
     def authenticator(self) -> Authenticator:
         """What decides over each CONNECT."""
         return self.accounts_part.authenticator
@@ -554,6 +576,10 @@ class Server:
         """Return the wall clock in Unix nanoseconds."""
         return time.time_ns()
 
+    def take_stranger(self, name: str) -> Account | None:
+        """Return an account of which other servers told, and that is created now; None: none."""
+        return self.cluster_part.take_stranger(name)
+
     def send_statsz(self) -> None:
         """Publish the load of the server, if somebody in the system account listens."""
         self._events.send_statsz()
@@ -576,6 +602,11 @@ class Server:
         )
 
     # ---- connections
+
+    def next_cid(self) -> int:
+        """Return the number of a new connection, of a client or a route."""
+        self._last_cid += 1
+        return self._last_cid
 
     def _accepted(self, descriptor: int, ip: str, port: int) -> None:
         """Serve an accepted connection. Raises OSError if the system cannot watch its socket."""

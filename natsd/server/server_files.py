@@ -118,6 +118,10 @@ class ServerFiles:
             ports["monitoring"] = reachable_urls(
                 server.options.http_scheme, self._monitor.host, self._monitor.port
             )
+        cluster = server.cluster
+        if cluster is not None:
+            scheme = "nats" if cluster.options.tls is None else "tls"
+            ports["cluster"] = reachable_urls(scheme, cluster.address, cluster.port)
         if self._profiling:
             ports["profile"] = reachable_urls("http", self._profiling.host, self._profiling.port)
         return ports

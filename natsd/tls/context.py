@@ -1,4 +1,4 @@
-"""The ssl.SSLContext of a listener, and its replacement when certificates change.
+"""The ssl.SSLContext of a listener, its replacement when certificates change, and that of a client.
 
 - `context` is what new connections use; connections that exist keep theirs. `reload` builds the new
   one completely before it takes the place of the old one: on an error nothing has changed.
@@ -101,6 +101,37 @@ def _load(context: ssl.SSLContext, known: list[Certificate]) -> None:
         certificates.load_pair(context, each.cert_file, each.key_file)
 
 
+def client_context(options: "TlsOptions") -> ssl.SSLContext:
+    """Return the context of connections to other servers, with our certificates.
+
+    Raises TlsError. Files are read as they are now.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _limit(context, options)
+    for cert_file, key_file in reversed(_pairs(options)):
+        certificates.load_pair(context, cert_file, key_file)
+    if options.ca_file is not None:
+        certificates.load_authorities(context, options.ca_file)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    # As in Go, an intermediate certificate in `ca_file` is trusted by itself.
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    if options.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _limit(context: ssl.SSLContext, options: "TlsOptions") -> None:
+    """Restrict what is negotiated as the settings say. Raises TlsError."""
+    context.minimum_version = (
+        ssl.TLSVersion.TLSv1_3 if options.min_version == "1.3" else ssl.TLSVersion.TLSv1_2
+    )
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    cipher_suites.apply(context, options.cipher_suites)
+    curves.apply(context, options.curve_preferences)
+
+
 def _bare_context() -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
@@ -108,13 +139,8 @@ def _bare_context() -> ssl.SSLContext:
 def _new_context(options: "TlsOptions") -> ssl.SSLContext:
     """Return a context for a server, without certificates. Raises TlsError."""
     context = _bare_context()
-    context.minimum_version = (
-        ssl.TLSVersion.TLSv1_3 if options.min_version == "1.3" else ssl.TLSVersion.TLSv1_2
-    )
     context.num_tickets = 0
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    cipher_suites.apply(context, options.cipher_suites)
-    curves.apply(context, options.curve_preferences)
+    _limit(context, options)
     if options.ca_file is not None:
         certificates.load_authorities(context, options.ca_file)
     elif options.verify:

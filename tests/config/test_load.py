@@ -186,9 +186,24 @@ MISTAKES = {
     "jetstream { tpm { keys_file: x } }": [
         "x.conf:1:13: jetstream: tpm: keys in a TPM are not supported",
     ],
-    "cluster { listen: 6222 }\nwebsocket { port: 1, no_tls: true }": [
-        "x.conf:1:1: cluster: natsd does not support clustering",
+    "gateway { name: a }\nwebsocket { port: 1, no_tls: true }": [
+        "x.conf:1:1: gateway: natsd does not support gateways",
         "x.conf:2:1: websocket: natsd does not support WebSocket",
+    ],
+    "cluster { listen: 6222 }\njetstream: on": [
+        "x.conf:2:1: jetstream: natsd does not support JetStream in a cluster yet"
+    ],
+    "cluster { pool_size: -1, accounts: [A] }": [
+        "x.conf:1:11: cluster: pool_size cannot be negative if pinned accounts are specified"
+    ],
+    "cluster { accounts: [A, A] }": [
+        "x.conf:1:25: cluster: found duplicate account name 'A' in pinned accounts list"
+    ],
+    "cluster { routes: ['nats://u:hush@a:1',\n'nats://u:hush@a'] }": [
+        "x.conf:2:1: cluster: the URL of a route must have a host and a port"
+    ],
+    "cluster { cluster_advertise: 'a:b:c' }": [
+        "x.conf:1:11: cluster: cluster_advertise must be host or host:port, not 'a:b:c'"
     ],
     "cluster { lisen: 6222 }": ['x.conf:1:11: cluster: unknown field "lisen"; did you mean'],
     "gateway { name: g }": ["x.conf:1:1: gateway: natsd does not support gateways"],
@@ -269,8 +284,10 @@ def test_tls_of_the_command_line(tmp_path: Path) -> None:
 
 def test_a_cluster_of_the_command_line(tmp_path: Path) -> None:
     listening = {"cluster.listen": "nats://a:b@host:-1"}
-    with pytest.raises(OptionsError, match="does not support clustering yet"):
-        load(tmp_path, "", **listening)
+    cluster = load(tmp_path, "", **listening).options.cluster
+    assert cluster is not None
+    assert (cluster.host, cluster.port) == ("host", -1)
+    assert (cluster.authorization.user, cluster.authorization.password) == ("a", "b")
     assert load(tmp_path, "cluster { name: a }", **{"cluster.listen": ""}).options.cluster
     with pytest.raises(OptionsError, match="solicited routes require cluster capabilities"):
         load(tmp_path, "", **{"cluster.routes": "nats://a:1"})
