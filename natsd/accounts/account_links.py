@@ -79,6 +79,17 @@ class AccountLinks:
 
     # ---- changes
 
+    def move_to_cluster(self, cluster: str) -> None:
+        """Use the subject mappings for servers of this cluster from now on."""
+        if cluster == self._cluster:
+            return
+        self._cluster = cluster
+        for account in self._directory.values():
+            options = self._rules.options.get(account.name)
+            if account.mapping_options and options is not None:
+                account.mapping_options = {}  # so that they are made anew
+                self._apply_mappings(account, options)
+
     def configure(self, changed: Mapping[str, AccountOptions]) -> None:
         """Apply the settings of these accounts; those of other accounts stay as they are."""
         for name, options in changed.items():

@@ -18,8 +18,7 @@ import socket
 from collections.abc import Callable
 from typing import Final, cast
 
-from natsd.clients.client import Client
-from natsd.core.network import Endpoint
+from natsd.core.network import Endpoint, Session
 from natsd.core.reasons import ClosedReason
 
 logger = logging.getLogger("natsd.server")
@@ -38,7 +37,7 @@ class TransportLink(asyncio.BufferedProtocol):
     def __init__(self, transports: "Transports", connect: "Connect") -> None:
         self._transports = transports
         self._connect: Connect | None = connect
-        self._client: Client | None = None
+        self._client: Session | None = None
         self._endpoint: Endpoint | None = None
         self._discarded: bytearray | None = None
         self._linger: asyncio.TimerHandle | None = None
@@ -146,8 +145,8 @@ def _discard(_data: bytes) -> None:
     """Drop bytes that are written after the connection was lost."""
 
 
-Connect = Callable[[TransportLink], Client]
-"""Creates the client of an established connection."""
+Connect = Callable[[TransportLink], Session]
+"""Creates the session of an established connection."""
 
 
 class Transports:

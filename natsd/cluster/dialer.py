@@ -209,4 +209,5 @@ def _is_ip(host: str) -> bool:
 def _connect_reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "i/o timeout"
-    return f"connect: {lower_first(error.strerror or str(error))}"
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return f"connect: {lower_first(reason)}"

@@ -139,7 +139,7 @@ class Membership:
             return
         cluster.dial(Dial(target, account, info.gossip_mode))
         if by.has_no_pool and not account:
-            for name in cluster.options.accounts:
+            for name in cluster.accounts:
                 cluster.dial(Dial(target, name, info.gossip_mode))
 
     def _is_known(self, server_id: str, account: str) -> bool:

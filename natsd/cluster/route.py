@@ -137,6 +137,8 @@ class Route(RouteSession):
 
     def info_received(self, json: bytes) -> None:
         """Handle an INFO: the peer's first one, or news."""
+        if self.trace:
+            self.trace_operation("<<-", b"INFO " + json)
         if self.login is not None:
             if len(self._held) == HELD_MAX:
                 self.close(ClosedReason.PROTOCOL_VIOLATION)

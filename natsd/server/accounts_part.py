@@ -51,6 +51,11 @@ class AccountsHost(Protocol):
         """Return the wall clock in Unix nanoseconds."""
         ...
 
+    @property
+    def cluster_name(self) -> str:
+        """Name of the server's cluster; empty: it is in none, or its name is not known yet."""
+        ...
+
     def take_stranger(self, name: str) -> Account | None:
         """Return an account of which other servers told, and that is created now; None: none."""
         ...

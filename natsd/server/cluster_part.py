@@ -21,6 +21,7 @@ from natsd.core.quoting import quoted
 from natsd.server.files import UNSPECIFIED
 
 if TYPE_CHECKING:
+    from natsd.accounts.account_links import AccountLinks
     from natsd.clients.transport import Transports
     from natsd.cluster.cluster import Cluster
     from natsd.cluster.service import RouteService
@@ -45,6 +46,10 @@ class ClusteredServer(Protocol):
     @property
     def transports(self) -> "Transports | None":
         """What serves connections where there is no poller; None: the poller does."""
+
+    @property
+    def links(self) -> "AccountLinks | None":
+        """What accounts share; None: nothing."""
 
     def next_cid(self) -> int:
         """Return the number of a new connection."""
@@ -230,6 +235,8 @@ class ClusterPart:
     def topology_changed(self) -> None:
         """Tell clients of other servers that came or left, or of the name of the cluster."""
         self._server.renew_info()
+        if self._server.links is not None:
+            self._server.links.move_to_cluster(self.name)
 
     def find_account(self, name: str) -> Account | None:
         """Return the account of which a peer tells; None: it cannot be an account."""

@@ -503,6 +503,14 @@ class Server:
         return self.cluster_part.cluster
 
     @property
+    def cluster_name(self) -> str:
+        """Name of the server's cluster; empty: it is in none, or its name is not known yet."""
+        configured = self.options.cluster
+        if self.cluster_part.name or configured is None or not configured.is_on:
+            return self.cluster_part.name
+        return configured.name
+
+    @property
     def transports(self) -> "Transports | None":
         """What serves connections where there is no poller; None: the poller does."""
         return self._transports

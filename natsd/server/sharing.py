@@ -38,6 +38,10 @@ class SharingHost(Protocol):
     reactor: Reactor
     clients: "dict[int, Client]"
 
+    @property
+    def cluster_name(self) -> str:
+        """Name of the server's cluster; empty: it is in none, or its name is not known yet."""
+
 
 def make_links(
     server: SharingHost, accounts: AccountDirectory, operator: "OperatorMode | None"
@@ -52,7 +56,8 @@ def make_links(
     return AccountLinks(
         accounts,
         server.reactor,
-        Requestors(server.name).describe,
+        Requestors(server.name, server.cluster_name).describe,
+        cluster=server.cluster_name,
         check_activation=no_activation if operator is None else _check_by(operator),
         changed=changed,
     )

@@ -52,6 +52,13 @@ def _check_addresses(options: Options) -> None:
             "tls: TLS needs a certificate: set 'cert_file' and 'key_file', or 'certs'",
             setting="tls",
         )
+    routes = options.cluster if options.has_cluster else None
+    tls = None if routes is None else routes.tls
+    if tls is not None and tls.cert_file is None and not tls.certs:
+        raise OptionsError(
+            "cluster: TLS needs a certificate: set 'cert_file' and 'key_file', or 'certs'",
+            path=("cluster", "tls"),
+        )
     advertise = options.client_advertise
     if advertise and _ADVERTISE.fullmatch(advertise) is None:
         raise OptionsError(
