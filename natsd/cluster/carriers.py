@@ -11,6 +11,7 @@ import asyncio
 from natsd.accounts import Account, AccountDirectory
 from natsd.cluster.route import Route
 from natsd.cluster.route_table import RouteTable
+from natsd.core.reasons import ClosedReason
 
 
 class Carriers:
@@ -57,5 +58,8 @@ class Carriers:
         self._loop.call_soon(self._drop, account)
 
     def _drop(self, account: Account) -> None:
-        for route in self._table:
-            route.drop(account)
+        for route in list(self._table):
+            if route.account_name == account.name:
+                route.close(ClosedReason.MISSING_ACCOUNT)
+            else:
+                route.drop(account)

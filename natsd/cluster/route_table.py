@@ -175,12 +175,12 @@ class RouteTable(Generic[_Route]):
         known = self.pooled.setdefault(info.server_id, {})
         size = max(self.pool_size, info.route_pool_size)
         if route.is_solicited:
+            for each in known.values():
+                upgrade(each, route)
             index = next((each for each in range(size) if each not in known), -1)
             if index < 0:
                 route.must_reconnect = False
                 raise RouteRefused("", ClosedReason.DUPLICATE_ROUTE)
-            for each in known.values():
-                upgrade(each, route)
             return self._place(known, index, route, None, dials_next=len(known) + 1 < size)
         index = info.route_pool_idx
         existing = known.get(index)

@@ -7,7 +7,6 @@
 - Clients are told of the other servers from the first one on.
 """
 
-import ipaddress
 import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, Protocol
@@ -252,5 +251,7 @@ class ClusterPart:
 
 def _is_global(address: str) -> bool:
     """Return whether an address is one that other machines may reach."""
+    import ipaddress  # only servers of a cluster need it
+
     ip = ipaddress.ip_address(address)
     return not (ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified)

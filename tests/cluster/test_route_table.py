@@ -190,3 +190,11 @@ def test_routes_to_a_configured_peer_are_all_dialed_again() -> None:
     late = FakeRoute()
     known.register(late, info(2))
     assert (late.is_solicited, late.target) == (True, OTHER)
+
+
+def test_a_route_beyond_the_pool_leaves_what_it_knew() -> None:
+    known, theirs = table(pool_size=1), FakeRoute()
+    known.register(theirs, info(size=1))
+    with pytest.raises(RouteRefused):
+        known.register(dialed(), info(size=1))
+    assert (theirs.is_solicited, theirs.is_configured, theirs.target) == (True, True, OTHER)
