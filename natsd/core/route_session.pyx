@@ -101,6 +101,7 @@ cdef class RouteSession(OpHandler):
         self.ping_due_ns = now_ns + min(<int64_t> FIRST_ROUTE_PING_NS, self.ping_interval())
         if account is not None:
             self.dedicated = self.links[account.name.encode()] = RouteLink(self, account, True)
+            self.mention(self.dedicated)
 
     def carry(self, account) -> None:
         """Tell the peer of the account's local interest, and send the account's messages to it.
@@ -115,9 +116,8 @@ cdef class RouteSession(OpHandler):
         """Undo `carry`, and forget the peer's interest in the account."""
         cdef bytes name = account.name.encode()
         cdef RouteLink link = self.links.pop(name, None)
-        if name == self.last_name:
-            self.last_name = None
-            self.last_link = None
+        if link is self.last_link:
+            self.mention(None)
         if link is self.dedicated:
             self.dedicated = None
         if link is not None:
@@ -134,9 +134,7 @@ cdef class RouteSession(OpHandler):
         """Return the link of the account that the peer mentions; None: it is unknown here."""
         cdef RouteLink link
         cdef bytes key
-        if self.last_name is not None and PyBytes_GET_SIZE(self.last_name) == length and (
-            memcmp(PyBytes_AS_STRING(self.last_name), name, length) == 0
-        ):
+        if self.last_name_len == length + 1 and memcmp(self.last_name_text, name, length) == 0:
             return self.last_link
         key = name[:length]
         link = self.links.get(key)
@@ -145,9 +143,18 @@ cdef class RouteSession(OpHandler):
             if account is None:
                 return None
             link = self.link_for(account)
-        self.last_name = key
-        self.last_link = link
+        self.mention(link)
         return link
+
+    cdef int mention(self, RouteLink link) except -1:
+        """Note which account the peer mentioned last; None: none that is known."""
+        self.last_link = link
+        self.last_name_text = NULL
+        self.last_name_len = 0
+        if link is not None:
+            self.last_name_text = PyBytes_AS_STRING(link.name)
+            self.last_name_len = PyBytes_GET_SIZE(link.name)
+        return 0
 
     def set_permissions(self, PermissionRules rules) -> None:
         """Apply rules from now on; None: everything passes.
@@ -187,8 +194,8 @@ cdef class RouteSession(OpHandler):
 
     cdef int end(self) except -1:
         links, self.links = self.links, {}
-        self.last_link = self.dedicated = None
-        self.last_name = None
+        self.dedicated = None
+        self.mention(None)
         try:
             self.closed()
         finally:
@@ -224,7 +231,6 @@ cdef class RouteSession(OpHandler):
     cdef int publish(self, RouteLink link, Message* message) except -1:
         """Deliver a message of the peer in the link's account."""
         cdef MatchResult result = link.memo
-        cdef bytes queues = self.protocol.queues
         cdef bytes _line
         cdef Message renamed
         cdef int64_t delivered
@@ -242,9 +248,7 @@ cdef class RouteSession(OpHandler):
             _line = rename(message, &renamed)
             message = &renamed
         delivered = distribute_routed(
-            result, message, self.reactor,
-            NULL if queues is None else PyBytes_AS_STRING(queues),
-            0 if queues is None else PyBytes_GET_SIZE(queues),
+            result, message, self.reactor, self.protocol.queues, self.protocol.queues_len
         )
         self.reactor.batch_bytes += delivered * message.data_len
         self.reactor.congested = None       # a route waits for nobody: others wait behind it
