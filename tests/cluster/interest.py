@@ -1,6 +1,6 @@
 """What servers know of each other's interest, compared with the interest that there is.
 
-    await agreed(servers)       # no interest is missing, none is stale
+await agreed(servers)       # no interest is missing, none is stale
 """
 
 from collections.abc import Iterator, Sequence

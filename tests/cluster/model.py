@@ -6,7 +6,7 @@ the message is published. In each account that it enters there
 - each plain subscription of any server gets it once;
 - of each queue group one member gets it: one on the publisher's server, if one there may take it.
   Otherwise the servers with members are equal, and the one that is drawn has the choice. If none of
-  its members may take it, nobody gets it.
+  its members may take it, that server draws another one, which is the last.
 
 A server gets the messages of another one only for subjects that it may import, and that the other
 one may export. Rules are over the first token, and so are patterns, if there are rules: which of
@@ -31,18 +31,12 @@ Delivery = tuple[str, str]
 class Group:
     """The members of a queue group among which one message is decided."""
 
-    near: set[Delivery] = field(default_factory=set)
-    """On the publisher's server."""
-    far: dict[int, set[Delivery]] = field(default_factory=dict)
-    """By server: the members that may take the message, among those that there are."""
-
-    @property
-    def takers(self) -> set[Delivery]:
-        return self.near or set().union(*self.far.values())
-
-    @property
-    def may_be_lost(self) -> bool:
-        return not self.near and any(not takers for takers in self.far.values())
+    takers: set[Delivery] = field(default_factory=set)
+    """One of these gets it."""
+    may_be_lost: bool = False
+    """Nobody gets it, if the lot falls on servers whose members may not take it."""
+    is_served: bool = False
+    """A member of the publisher's server, or another server, takes it."""
 
 
 @dataclass
@@ -63,8 +57,6 @@ class Hit:
     sub: Sub
     subject: str
     """With which the message is delivered."""
-    pattern: str
-    """Under which other servers know of the subscription."""
 
 
 class ClusterModel(Model):
@@ -84,7 +76,7 @@ class ClusterModel(Model):
     def answer(self, home: int, client: str, account: str, inbox: str) -> Expected:
         """Return the deliveries of a response, which came to the server of the requestor."""
         expected = Expected()
-        hits = [Hit(sub, inbox, sub.pattern) for sub in self._matching(account, inbox)]
+        hits = [Hit(sub, inbox) for sub in self._matching(account, inbox)]
         self._decide(expected, home, client, inbox, hits)
         return expected
 
@@ -98,7 +90,7 @@ class ClusterModel(Model):
         passed: tuple[Any, ...],
     ) -> None:
         """Add the deliveries of a message that enters an account on a server."""
-        hits = [Hit(sub, subject, sub.pattern) for sub in self._matching(account, subject)]
+        hits = [Hit(sub, subject) for sub in self._matching(account, subject)]
         if not passed:
             hits += self._imported(account, subject)
         self._decide(expected, home, client, subject, hits)
@@ -121,37 +113,51 @@ class ClusterModel(Model):
                 local = renamed(given["stream"]["subject"], local_name(given), subject)
                 if given["stream"]["account"] == account and local is not None:
                     for sub in self._matching(importer, local):
-                        yield Hit(sub, local, subject)
+                        yield Hit(sub, local)
 
     def _decide(
         self, expected: Expected, home: int, client: str, subject: str, hits: list[Hit]
     ) -> None:
         """Add the deliveries among subscriptions of one account."""
-        groups: dict[str, Group] = {}
-        told = {self.homes[hit.sub.client] for hit in hits if self._is_known(hit, home)}
-        expected.is_taken |= any(
-            self.homes[hit.sub.client] in told for hit in hits if not hit.sub.queue
-        )
+        groups: dict[str, dict[int, set[Delivery]]] = {}  # by server, the members that may take it
         for hit in hits:
             sub, at = hit.sub, self.homes[hit.sub.client]
             may = self.users[sub.client].may_receive(hit.subject, sub.queue)
             may = may and not (sub.client == client and client in self.silent)
             if sub.queue:
-                group = groups.setdefault(sub.queue, Group())
-                takers = group.far.setdefault(at, set()) if at in told else group.near
-                if may and (at == home or at in told):
-                    takers.add((sub.client, sub.sid))
-            elif may and (at == home or at in told):
-                expected.plain[sub.client, sub.sid, hit.subject] += 1
-                expected.is_taken |= at == home
-        expected.groups += groups.values()
-        expected.is_taken |= any(group.near or group.far for group in groups.values())
+                takers = groups.setdefault(sub.queue, {}).setdefault(at, set())
+                takers |= {(sub.client, sub.sid)} if may else set()
+            elif at == home or self._knows(home, at, subject):
+                expected.plain[sub.client, sub.sid, hit.subject] += may
+                expected.is_taken |= may or at != home
+        for servers in groups.values():
+            group = self._drawn(home, subject, servers)
+            expected.groups.append(group)
+            expected.is_taken |= group.is_served
 
-    def _is_known(self, hit: Hit, here: int) -> bool:
-        """Return whether a server knows a subscription of another one."""
-        there = self.homes[hit.sub.client]
+    def _drawn(self, home: int, subject: str, servers: dict[int, set[Delivery]]) -> Group:
+        """Return who of a group may get a message."""
+        if servers.get(home):
+            return Group(servers[home], is_served=True)
+        group = Group()
+        for first in servers.keys() - {home}:
+            if not self._knows(home, first, subject):
+                continue
+            group.is_served = True
+            group.takers |= servers[first]
+            if not servers[first]:
+                others = {
+                    other
+                    for other in servers.keys() - {home, first}
+                    if self._knows(first, other, subject)
+                }
+                group.takers = group.takers.union(*(servers[other] for other in others))
+                group.may_be_lost |= not others or any(not servers[other] for other in others)
+        return group
+
+    def _knows(self, here: int, there: int, subject: str) -> bool:
+        """Return whether a server may know of interest in a subject on another one."""
         imports, exports = self.rules.get(there), self.rules.get(here)
-        return there != here and (
-            (imports is None or imports.may_publish(hit.pattern))
-            and (exports is None or exports.may_subscribe(hit.pattern, hit.sub.queue or None))
+        return (imports is None or imports.may_publish(subject)) and (
+            exports is None or exports.may_subscribe(subject)
         )

@@ -1,9 +1,9 @@
 """A client over a bare connection, on the loop of the test: it keeps each message that arrives.
 
-    async with joined(server, user="a") as alice:
-        alice.send(b"SUB foo 1\r\n")
-        await alice.sync()                  # the server has handled everything that was sent
-        assert alice.take() == [...]        # the messages since the last call
+async with joined(server, user="a") as alice:
+    alice.send(b"SUB foo 1\r\n")
+    await alice.sync()                  # the server has handled everything that was sent
+    assert alice.take() == [...]        # the messages since the last call
 """
 
 from __future__ import annotations

@@ -280,9 +280,7 @@ class Run:
         """Stop a server, and start another one in its place."""
         if index >= len(self.servers):
             return
-        self.model.subs = [
-            sub for sub in self.model.subs if self.model.homes[sub.client] != index
-        ]
+        self.model.subs = [sub for sub in self.model.subs if self.model.homes[sub.client] != index]
         await self.servers[index].stop()
         self.servers[index] = self.made(index)
         await self.servers[index].start()
