@@ -18,7 +18,7 @@ The subclass natsd/cluster/route.py handles INFO, CONNECT and the log. Source: n
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memcmp
 
 from natsd.core.routing cimport ROUTE_KIND, MatchResult, Message, PermissionRules
 
@@ -26,6 +26,7 @@ from natsd.core.reasons import ClosedReason, ErrorText
 
 cdef enum:
     FIRST_ROUTE_PING_NS = 1_000_000_000     # delay of the first ping after `begin`, without jitter
+    REPLY_DOTS = 8                          # at least, in the reply subject of a consumer
 
 cdef int64_t ROUTE_PING_INTERVAL_NS_MAX = 30_000_000_000
 cdef bytes STREAM_ACK = b"$JS.ACK."
@@ -231,6 +232,7 @@ cdef class RouteSession(OpHandler):
     cdef int publish(self, RouteLink link, Message* message) except -1:
         """Deliver a message of the peer in the link's account."""
         cdef MatchResult result = link.memo
+        cdef const char* mark = NULL if message.reply == NULL else renaming_mark(message)
         cdef bytes _line
         cdef Message renamed
         cdef int64_t delivered
@@ -244,8 +246,8 @@ cdef class RouteSession(OpHandler):
                 return 0
             result = link.sublist.lookup(message.subject, message.subject_len)
             link.memo = result if result.live else None
-        if message.reply != NULL and is_renamed(message):
-            _line = rename(message, &renamed)
+        if mark != NULL:
+            _line = rename(message, mark, &renamed)
             message = &renamed
         delivered = distribute_routed(
             result, message, self.reactor, self.protocol.queues, self.protocol.queues_len
@@ -326,17 +328,28 @@ cdef class RouteSession(OpHandler):
         return 0
 
 
-cdef bint is_renamed(Message* message) noexcept:
-    """Return whether a stream delivers the message under the subject behind its reply's `@`."""
-    return (
-        message.reply_len > 8 and memcmp(message.reply, PyBytes_AS_STRING(STREAM_ACK), 8) == 0
-        and memchr(message.reply, c"@", message.reply_len) != NULL
-    )
+cdef const char* renaming_mark(const Message* message) noexcept:
+    """Return the `@` in a consumer's reply subject; NULL: there is none.
+
+    A stream delivers the message under the subject behind it. The names of the stream and of the
+    consumer, which come before the eighth dot, may have an `@` too.
+    """
+    cdef const char* p = message.reply
+    cdef const char* end = p + message.reply_len
+    cdef int dots = 0
+    if message.reply_len <= 8 or memcmp(p, PyBytes_AS_STRING(STREAM_ACK), 8) != 0:
+        return NULL
+    while p < end - 1:
+        if p[0] == c".":
+            dots += 1
+        elif p[0] == c"@" and dots >= REPLY_DOTS:
+            return p
+        p += 1
+    return NULL
 
 
-cdef bytes rename(Message* message, Message* renamed):
+cdef bytes rename(const Message* message, const char* mark, Message* renamed):
     """Set `renamed` to the message as its recipients see it; return what owns its line."""
-    cdef const char* mark = <const char*> memchr(message.reply, c"@", message.reply_len)
     cdef Py_ssize_t reply_len = mark - message.reply
     cdef bytes line = message.reply[:reply_len] + (
         message.line[message.reply_len:message.line_len]
