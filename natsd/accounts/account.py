@@ -57,6 +57,7 @@ class Account:
         "msg_trace",
         "name",
         "publisher",
+        "remote_connections",
         "sublist",
     )
 
@@ -83,6 +84,7 @@ class Account:
         self.sublist = SubList(cache=sublist_cache)
         self.counters = TrafficStats()
         self.connections = 0
+        self.remote_connections = 0  # on the other servers of the cluster
         self.mapping_options: Mapping[str, object] = {}  # what `mappings` was made from
         self.mappings: SubjectMappings | None = None  # None: there are none
         self.entry: AccountEntry | None = None  # None: no service is imported here, or exported
@@ -92,9 +94,14 @@ class Account:
 
     def is_full_for(self, current: "Account | None") -> bool:
         """Return whether no connection that is in the account `current` may join this one."""
+        return self.connections_over - (current is self) >= 0
+
+    @property
+    def connections_over(self) -> int:
+        """By how many its connections in the cluster exceed the limit; below 0: more may come."""
         if self.limits is None or self.limits.max_connections < 0:
-            return False
-        return self.connections - (current is self) >= self.limits.max_connections
+            return -1
+        return self.connections + self.remote_connections - self.limits.max_connections
 
     def describe(
         self, options: "AccountOptions | None", jwt: str = "", name_in_jwt: str = ""

@@ -60,12 +60,13 @@ class InternalClient:
         """
         return self._subscribed(subject, queue, CallbackSink(self._reactor, handler))
 
-    def serve(self, subject: str, service: Service) -> Subscription:
+    def serve(self, subject: str, service: Service, *, is_private: bool = False) -> Subscription:
         """Call `service` with each message and the connection that published it.
 
-        Raises InvalidSubject.
+        If it `is_private`, clients of other servers do not reach it. Raises InvalidSubject.
         """
-        return self.serve_all((subject,), service)[0]
+        sink = CallbackSink(self._reactor, service, tells_origin=True)
+        return self._subscribed(subject, None, sink, is_private=is_private)
 
     def serve_all(
         self, subjects: Iterable[str], service: Service, *, refused: Iterable[str] = ()
@@ -78,8 +79,11 @@ class InternalClient:
         sink = CallbackSink(self._reactor, service, tells_origin=True, refused=prefixes)
         return [self._subscribed(subject, None, sink) for subject in subjects]
 
-    def _subscribed(self, subject: str, queue: str | None, sink: Sink) -> Subscription:
+    def _subscribed(
+        self, subject: str, queue: str | None, sink: Sink, *, is_private: bool = False
+    ) -> Subscription:
         subscription = Subscription(subject, queue, sid=b"0", sink=sink)
+        subscription.is_private = is_private
         self._sublist.insert(subscription)
         self._subscriptions.add(subscription)
         return subscription

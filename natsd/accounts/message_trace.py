@@ -6,14 +6,20 @@
               {"type": "js", "ts": …, "stream": "ORDERS", "subject": "orders.new"},
               {"type": "eg", "ts": …, "kind": 0, "cid": 9, "sub": "orders.>"}]}           to `there`
 
-    in  ingress: a client published the message; `error`: why the server refused it
+    in  ingress: a client published the message, or another server forwarded it; `error`: why the
+        server refused it
     sm  subject mapping: the account maps the subject to another one
     se  stream export: it passed into an account that imports the stream
     si  service import: it passed into the account that exports the service, or is a request to a
         service of the system account
     js  a stream stored it; `error`: why the stream refused it; `nointerest`: no consumer is
         interested, so that it is not stored
-    eg  egress: it was delivered to a client's subscription; `error`: why it was not
+    eg  egress: it was delivered to a client or forwarded to another server; `error`: why it was not
+
+In a cluster each server that gets the message publishes a trace. The header `Nats-Trace-Hop` says
+which one it is: `1` and `2` are the first two servers to which the first one forwarded the message.
+A trace's `hops` is the number of servers to which that server forwarded it, and `hop` in an egress
+is the number that one of them was given.
 
 Promise
 - A trace is bounded: after EGRESSES_MAX deliveries no further delivery is listed.
@@ -39,12 +45,14 @@ if TYPE_CHECKING:
 DESTINATION: Final = b"Nats-Trace-Dest"
 ONLY: Final = b"Nats-Trace-Only"
 ORIGIN_ACCOUNT: Final = b"Nats-Trace-Origin-Account"
+HOP: Final = b"Nats-Trace-Hop"
 PARENT: Final = b"traceparent"
 DISABLED: Final = b"trace disabled"
 """Value of `Nats-Trace-Dest` that forbids the tracing of the message; it is not a subject."""
 
 CLIENT: Final = 0
-"""Number of the connection kind "client", as nats-server numbers the kinds."""
+ROUTER: Final = 1
+"""Numbers of the kinds of connections, as nats-server numbers them."""
 EGRESSES_MAX: Final = 1024
 COMPRESSED_BYTES_MAX: Final = 64 << 10
 """A longer trace is sent uncompressed: to compress it would block the event loop."""
@@ -58,7 +66,10 @@ _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 class TraceSource(Protocol):
     """The server, as a trace shows it."""
 
-    accounts: "AccountDirectory"
+    @property
+    def accounts(self) -> "AccountDirectory":
+        """The accounts of the server."""
+        ...
 
     def describe(self) -> dict[str, object]:
         """Return the fields of the trace's `server` object."""
@@ -88,6 +99,20 @@ class TracedClient(Protocol):
         ...
 
 
+class TracedRoute(Protocol):
+    """A connection to another server, as a trace shows it."""
+
+    @property
+    def rid(self) -> int:
+        """Connection id."""
+        ...
+
+    @property
+    def remote_name(self) -> str:
+        """Name of the other server."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
     """The trace that the headers of a message request."""
@@ -101,6 +126,8 @@ class TraceRequest:
     """Trace-only: the message is neither delivered nor stored."""
     origin_account: str
     """Value of `Nats-Trace-Origin-Account`; empty: none."""
+    hop: str
+    """Value of `Nats-Trace-Hop`, which counts only if another server forwarded the message."""
     encoding: bytes
     """Value of `Accept-Encoding` in lower case; empty: none."""
 
@@ -122,6 +149,7 @@ class TraceRequest:
             destination.decode("utf-8", "surrogateescape"),
             bool(destination) and first.get(ONLY, b"").lower() in _TRUE,
             _text(first.get(ORIGIN_ACCOUNT, b"")),
+            _text(first.get(HOP, b"")),
             first.get(_ACCEPT_ENCODING, b"").lower(),
         )
 
@@ -134,6 +162,8 @@ class MessageTrace:
         "_destination",
         "_egresses",
         "_events",
+        "_hop",
+        "_hops",
         "_request",
         "_size",
         "_source",
@@ -147,7 +177,9 @@ class MessageTrace:
         request: TraceRequest,
         size: int,
         source: TraceSource,
+        hop: str = "",
     ) -> None:
+        """Record nothing yet; `hop` is the number of this server, empty: it is the first one."""
         self._account = account
         self._destination = destination
         self._request = request
@@ -155,6 +187,8 @@ class MessageTrace:
         self._source = source
         self._events: list[dict[str, Any]] = []
         self._egresses = 0
+        self._hop = hop
+        self._hops = 0
         self.is_only = request.is_only
 
     def ingress(self, publisher: TracedClient, subject: bytes, error: str = "") -> None:
@@ -162,10 +196,17 @@ class MessageTrace:
 
         `error` is the reason why the server refused it, or empty.
         """
-        self._add("in", kind=CLIENT, cid=publisher.cid, name=publisher.name or None)
-        self._events[-1] |= {"acc": self._account.name, "subj": _text(subject)}
+        self._ingress(CLIENT, publisher.cid, publisher.name, subject)
         if error:
             self.refused(error)
+
+    def routed_ingress(self, route: TracedRoute, subject: bytes) -> None:
+        """Record that another server forwarded the message; this is always the first event."""
+        self._ingress(ROUTER, route.rid, route.remote_name, subject)
+
+    def _ingress(self, kind: int, cid: int, name: str, subject: bytes) -> None:
+        self._add("in", kind=kind, cid=cid, name=name or None)
+        self._events[-1] |= {"acc": self._account.name, "subj": _text(subject)}
 
     def refused(self, error: str) -> None:
         """Record that the server refused the message, in the first event."""
@@ -189,6 +230,24 @@ class MessageTrace:
             queue=None if subscription.queue_bytes is None else _text(subscription.queue_bytes),
             error=error or None,
         )
+
+    def next_hop(self) -> str:
+        """Return the number for the next server that gets the message."""
+        self._hops += 1
+        return f"{self._hop}.{self._hops}" if self._hop else str(self._hops)
+
+    @staticmethod
+    def at_hop(block: bytes, hop: str) -> bytes:
+        """Return the header block with the number of the server that gets it."""
+        return with_header(block, HOP, hop.encode())
+
+    def forwarded(self, route: TracedRoute, hop: str, error: str) -> None:
+        """Record that the message was forwarded; `error`: why it was not, or is not traced."""
+        self._egresses += 1
+        if self._egresses > EGRESSES_MAX:
+            return
+        name, error_or_none = route.remote_name or None, error or None
+        self._add("eg", kind=ROUTER, cid=route.rid, name=name, hop=hop, error=error_or_none)
 
     def service_import(self, subject: str) -> None:
         """Record that the message is a request to a service of the system account."""
@@ -239,11 +298,19 @@ class MessageTrace:
         for event in self._events:
             event["ts"] = timestamp(event["ts"])
         request = {"header": dict(sorted(self._request.headers.items())), "msgsize": self._size}
-        text = msgspec.json.encode(
-            {"server": self._source.describe(), "request": request, "events": self._events}
-        )
+        told: dict[str, object] = {"server": self._source.describe(), "request": request}
+        if self._hops:
+            told["hops"] = self._hops
+        text = msgspec.json.encode(told | {"events": self._events})
         payload, headers = _encoded(text, self._request.encoding)
         self._account.internal_client.publish(self._destination, payload, headers=headers)
+
+
+def with_header(block: bytes, name: bytes, value: bytes) -> bytes:
+    """Return the header block with one header of that name, at its end."""
+    lines = block.removesuffix(b"\r\n").split(b"\r\n")
+    kept = [line for line in lines if line and not line.startswith(name + b":")]
+    return b"\r\n".join([*kept, name + b": " + value, b"", b""])
 
 
 def with_trace_disabled(block: bytes) -> bytes:

@@ -6,7 +6,7 @@ Source: nats-server's `getClientInfo`, `addServerAndClusterInfo` (server/client.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from natsd.clients.client import Client
 from natsd.clients.client_info import client_info, user_name
@@ -16,7 +16,8 @@ from natsd.core.network import Session
 class Requestors:
     """Describes the clients of one server."""
 
-    def __init__(self, server_name: str, cluster: str = "") -> None:
+    def __init__(self, server_name: str, cluster: Callable[[], str]) -> None:
+        """Describe clients of that server; `cluster` returns the name of its cluster, or ""."""
         self._server_name = server_name
         self._cluster = cluster
         self._wall_minus_monotonic_ns = time.time_ns() - time.monotonic_ns()
@@ -35,7 +36,7 @@ class Requestors:
         `is_shared`: all is told; `is_located`: so are the names of server and cluster.
         """
         server = self._server_name if is_located else ""
-        cluster = self._cluster if is_located else ""
+        cluster = self._cluster() if is_located else ""
         if is_shared and isinstance(session, Client):
             return client_info(
                 session,

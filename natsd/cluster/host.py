@@ -42,6 +42,12 @@ class ClusterHost(Protocol):
     def client_urls(self) -> tuple[str, ...]:
         """The addresses at which clients reach this server."""
 
+    def describe(self) -> dict[str, object]:
+        """Return the server's members in a message about it, with a new sequence number."""
+
+    def now_ns(self) -> int:
+        """Return the wall clock in Unix nanoseconds."""
+
     def next_cid(self) -> int:
         """Return the number of a new connection."""
 

@@ -43,6 +43,7 @@ class RouteOpenings:
 
         def commit() -> None:
             self.options, self.accepting, self.dialing = options, accepting.context, dialing
+            self.not_after = accepting.certificates[0].not_after
 
         return commit
 

@@ -12,6 +12,8 @@ import msgspec
 
 PROTOCOL_OF_SERVERS: Final = 3
 """Version of the protocol between servers: with accounts, and traces of messages."""
+PROTOCOL_WITH_TRACES: Final = 3
+"""Version from which on a server traces messages that it is sent."""
 PROTOCOL_ASYNC_INFO: Final = 1
 """Version from which on a server handles INFO at any time."""
 

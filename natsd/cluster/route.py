@@ -17,9 +17,11 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from natsd.accounts import Account
+from natsd.accounts.message_trace import TraceSource
 from natsd.cluster.compression_mode import OFF
 from natsd.cluster.dialer import Dial
 from natsd.cluster.peer_info import (
+    PROTOCOL_WITH_TRACES,
     BadFieldsError,
     PeerConnect,
     PeerInfo,
@@ -36,6 +38,7 @@ from natsd.core.reasons import ClosedReason, ErrorText
 if TYPE_CHECKING:
     import ssl
 
+    from natsd.clients.tracing import Decision
     from natsd.cluster.compression import CompressionFraming
     from natsd.tls.peer import TlsState
 
@@ -66,6 +69,10 @@ class RouteEvents(Protocol):
 
     def opening_timed_out(self, route: "Route") -> bool:
         """Handle the deadline of a TLS handshake; False: there is none under way."""
+
+    @property
+    def trace_source(self) -> TraceSource:
+        """The server, as a trace of a message shows it."""
 
     def find_account(self, name: str) -> Account | None:
         """Return the account that the peer names; None: it cannot be one."""
@@ -189,6 +196,20 @@ class Route(RouteSession):
         remote = f" - Remote: {self.remote_name}" if self.remote_name else ""
         self.notice(f"Router connection closed: {self.reason.value}{remote}")
         self._events.route_closed(self)
+
+    # ---- traces of messages
+
+    def begin_trace(
+        self, account: Account, subject: bytes, headers: bytes, size: int
+    ) -> "Decision | None":
+        """Return how to treat a message that may request a trace; None: it is delivered."""
+        from natsd.cluster.traces import decide
+
+        return decide(self, self._events.trace_source, account, subject, headers, size)
+
+    def takes_traces(self) -> bool:
+        """Return whether the peer records what becomes of a traced message."""
+        return self.remote is not None and self.remote.proto >= PROTOCOL_WITH_TRACES
 
     # ---- login
 

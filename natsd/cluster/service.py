@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
+from natsd.accounts.message_trace import TraceSource
 from natsd.clients.acceptor import Acceptor, refuse
 from natsd.clients.listener import ListenError, bound_port, host_port, listen
 from natsd.cluster import news
@@ -36,6 +37,8 @@ from natsd.config.cluster_options import ClusterOptions
 from natsd.core.reasons import ClosedReason, ErrorText
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from natsd.clients.transport import TransportLink
     from natsd.cluster.openings import RouteOpenings
 
@@ -119,6 +122,11 @@ class RouteService:
         line = own_info(self.cluster, is_first=False, ldm=True).line()
         for route in self.cluster.table.one_of_each_peer():
             route.send_protocol(line)
+
+    @property
+    def certificate_end(self) -> "datetime | None":
+        """When the certificate of this server ends; None: TLS is not used."""
+        return None if self._openings is None else self._openings.not_after
 
     # ---- a reload
 
@@ -225,6 +233,11 @@ class RouteService:
     def opening_timed_out(self, route: Route) -> bool:
         """Handle the deadline of a TLS handshake; False: there is none under way."""
         return self._openings is not None and self._openings.timed_out(route)
+
+    @property
+    def trace_source(self) -> TraceSource:
+        """The server, as a trace of a message shows it."""
+        return self._host
 
     def find_account(self, name: str) -> Account | None:
         """Return the account that a peer names; None: it cannot be one."""

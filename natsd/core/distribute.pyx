@@ -56,6 +56,7 @@ cdef bint note_member(
             if is_rerouted and link.queues_len == 0:
                 link.note_queue(PyBytes_AS_STRING(REROUTED), PyBytes_GET_SIZE(REROUTED))
             link.note_queue(group.name, group.name_len)
+            (<Subscription> group.remote.subs[pick]).delivered += 1
             return True
         pick += 1
         if pick == group.remote.count:
@@ -106,6 +107,7 @@ cdef int64_t distribute_widely(
         link = link_of(result.plain_remote.subs[i])
         if link is not None:
             note(&noted, link)
+            (<Subscription> result.plain_remote.subs[i]).delivered += 1
     for i in range(result.queue_count):
         group = &result.queue_groups[i]
         if group.remote.count and (

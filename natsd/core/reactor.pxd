@@ -12,6 +12,14 @@ cdef class TrafficStats:
     cdef public int64_t stalled_clients
     cdef public int64_t stale_connections
 
+    # The part of these that routes have.
+    cdef public int64_t in_route_msgs
+    cdef public int64_t in_route_bytes
+    cdef public int64_t out_route_msgs
+    cdef public int64_t out_route_bytes
+    cdef public int64_t slow_routes
+    cdef public int64_t stale_routes
+
 
 cdef class Recipient:
     # Return how many ns a publisher waits after it sent a message to this recipient, which is

@@ -82,7 +82,8 @@ def tune_allocator() -> None:
 cdef class TrafficStats:
     """Totals of a server or an account: messages, bytes of headers and payload, slow connections.
 
-    `in_` counts messages that clients publish, `out_` messages that are delivered to clients.
+    `in_` counts messages that clients publish or other servers forward, `out_` messages that are
+    delivered to clients or forwarded to other servers.
     """
 
 

@@ -128,6 +128,8 @@ cdef class RouteLink(InterestPeer):
         self.out_bytes += message.data_len
         self.session.out_msgs += 1
         self.session.out_bytes += message.data_len
+        count_routed_out(self.account_counters, message.data_len)
+        count_routed_out(self.session.reactor.counters, message.data_len)
         if self.session.trace:
             trace_routed(self, result, message)
         if not endpoint.is_dirty:
@@ -282,6 +284,14 @@ cdef class RouteLink(InterestPeer):
     def remote_subscriptions(self) -> list:
         """Return the subscriptions of the peer in this account."""
         return list(self.subscriptions.values())
+
+
+cdef inline void count_routed_out(TrafficStats counters, Py_ssize_t size) noexcept:
+    """Count a message for a peer in the totals of the server or of an account."""
+    counters.out_msgs += 1
+    counters.out_bytes += size
+    counters.out_route_msgs += 1
+    counters.out_route_bytes += size
 
 
 def remove_remote(Reactor reactor not None, SubList sublist not None, dict subscriptions) -> None:

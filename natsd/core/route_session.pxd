@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from natsd.core.routing cimport Message, PermissionRules, Subscription
+from natsd.core.routing cimport MatchResult, Message, PermissionRules, Subscription
 
 
 cdef class RouteSession(OpHandler):
@@ -38,6 +38,8 @@ cdef class RouteSession(OpHandler):
     cdef bint may_import(self, const char* subject, Py_ssize_t length) except -1
     cdef bint may_export(self, bytes subject, bytes queue) except -1
     cdef int publish(self, RouteLink link, Message* message) except -1
+    cdef int pass_on(self, MatchResult result, Message* message) except -1
+    cdef int publish_traced(self, RouteLink link, MatchResult result, Message* message) except -1
 
 
 cdef RouteSession no_route               # the session of a protocol that has ended

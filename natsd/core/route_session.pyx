@@ -8,6 +8,7 @@ Promise
 - A message of the peer goes to subscriptions of this server, never to another route, so that in a
   full mesh every message travels once. (A queue group that has lost its last member here is the
   exception.)
+- A traced message takes another way (traced_routes.pyx).
 - The peer is trusted with the accounts' names, not with the memory of this server: lines, payloads
   and pending bytes are bounded.
 - Deadlines (opening, pings, blocked writes) are checked in `sweep` only.
@@ -77,6 +78,23 @@ cdef class RouteSession(OpHandler):
 
     def notice(self, str text) -> None:
         """Log at info level."""
+
+    def slow_consumer(self, str why, bint is_known=False) -> None:
+        """Count and log that the peer reads too slowly; `why` is the exceeded limit."""
+        self.reactor.counters.slow_consumers += 1
+        self.reactor.counters.slow_routes += 1
+        self.notice(f"Slow Consumer {'State' if is_known else 'Detected'}: {why}")
+
+    def begin_trace(self, account, bytes subject, bytes headers, Py_ssize_t size):
+        """Return how to treat a message of the peer that may request a trace; None: normally.
+
+        The result is a `Decision` (natsd/clients/tracing.py).
+        """
+        return None
+
+    def takes_traces(self) -> bool:
+        """Return whether the peer records what becomes of a traced message."""
+        return True
 
     def trace_operation(self, str direction, bytes operation) -> None:
         """Log a protocol operation; `direction` is "<<-" or "->>"."""
@@ -220,8 +238,7 @@ cdef class RouteSession(OpHandler):
         cdef RouteLink link = self.protocol.link
         self.in_msgs += 1
         self.in_bytes += message.data_len
-        self.reactor.counters.in_msgs += 1
-        self.reactor.counters.in_bytes += message.data_len
+        count_routed_in(self.reactor.counters, message.data_len)
         if self.trace:
             self.trace_payload("<<-", message.data[:message.data_len], message.header_len)
         if link is None:
@@ -235,11 +252,9 @@ cdef class RouteSession(OpHandler):
         cdef const char* mark = NULL if message.reply == NULL else renaming_mark(message)
         cdef bytes _line
         cdef Message renamed
-        cdef int64_t delivered
         link.in_msgs += 1
         link.in_bytes += message.data_len
-        link.account_counters.in_msgs += 1
-        link.account_counters.in_bytes += message.data_len
+        count_routed_in(link.account_counters, message.data_len)
         self.origin.account = <PyObject*> link.account
         if not is_match_of(result, message):
             if not self.may_import(message.subject, message.subject_len):
@@ -249,11 +264,45 @@ cdef class RouteSession(OpHandler):
         if mark != NULL:
             _line = rename(message, mark, &renamed)
             message = &renamed
-        delivered = distribute_routed(
+        if message.header_len >= ASKING_BLOCK_BYTES and rarely(
+            may_be_traced(message.data, message.header_len, link.account.msg_trace is not None)
+        ):
+            return self.publish_traced(link, result, message)
+        return self.pass_on(result, message)
+
+    cdef int pass_on(self, MatchResult result, Message* message) except -1:
+        """Deliver a message of the peer to the subscriptions of this server."""
+        cdef int64_t delivered = distribute_routed(
             result, message, self.reactor, self.protocol.queues, self.protocol.queues_len
         )
         self.reactor.batch_bytes += delivered * message.data_len
         self.reactor.congested = None       # a route waits for nobody: others wait behind it
+        return 0
+
+    cdef int publish_traced(self, RouteLink link, MatchResult result, Message* message) except -1:
+        """Deliver a message whose headers may request a trace, as `begin_trace` decides."""
+        cdef object decision = self.begin_trace(
+            link.account, message.subject[:message.subject_len],
+            message.data[:message.header_len], message.data_len,
+        )
+        cdef TracedMessage traced
+        cdef Message changed
+        cdef object _kept
+        if decision is None:
+            return self.pass_on(result, message)
+        if decision.is_dropped:
+            return 0
+        if decision.trace is None:
+            _kept = with_headers(message, decision.headers, &changed)
+            return self.pass_on(result, &changed)
+        traced = TracedMessage.__new__(TracedMessage)
+        traced.message = message
+        traced.trace = decision.trace
+        distribute_traced_routed(
+            result, traced, self.reactor, self.protocol.queues, self.protocol.queues_len
+        )
+        self.reactor.congested = None
+        decision.trace.send()
         return 0
 
     cdef int on_ping(self) except -1:
@@ -322,10 +371,19 @@ cdef class RouteSession(OpHandler):
             self.ping_due_ns = now_ns + self.ping_interval()
             if self.pings_out >= self.settings.ping_max:
                 self.reactor.counters.stale_connections += 1
+                self.reactor.counters.stale_routes += 1
                 self.close_with_error(ErrorText.STALE_CONNECTION, ClosedReason.STALE_CONNECTION)
             else:
                 self.ping()
         return 0
+
+
+cdef inline void count_routed_in(TrafficStats counters, Py_ssize_t size) noexcept:
+    """Count a message of a peer in the totals of the server or of an account."""
+    counters.in_msgs += 1
+    counters.in_bytes += size
+    counters.in_route_msgs += 1
+    counters.in_route_bytes += size
 
 
 cdef const char* renaming_mark(const Message* message) noexcept:

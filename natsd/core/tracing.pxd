@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memchr
 
-from natsd.core.routing cimport MatchResult, Message, Sink, Subscription
+from natsd.core.routing cimport MatchResult, Message, QueueResult, Sink, Subscription
 
 
 cdef extern from *:
@@ -125,6 +125,14 @@ cdef inline bint may_be_traced(
 # recipients that took, or would take, the message.
 cdef int64_t distribute_traced(
     MatchResult result, TracedMessage traced, Reactor reactor, Sink publisher
+) except -1
+
+# The parts of it: all plain subscriptions of this server, and one member of a queue group.
+cdef int64_t traced_to_plain(
+    MatchResult result, TracedMessage traced, Sink publisher
+) except -1
+cdef bint traced_to_one(
+    QueueResult* group, TracedMessage traced, Reactor reactor, Sink publisher
 ) except -1
 
 # Deliver to a sink that records nothing; with trace-only, do not deliver. Returns whether the

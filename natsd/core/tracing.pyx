@@ -2,8 +2,8 @@
 
     HPUB ─ may_be_traced? ─ no ──▶ distribute                    every other message
                           └ yes ─▶ begin_trace ─▶ distribute_traced ─▶ trace.send()
-                                     (Client)        │
-                                                     └▶ sink.deliver_traced(sub, traced)
+                       (client, route)               ├▶ sink.deliver_traced(sub, traced)
+                                                     └▶ other servers: traced_routes.pyx
 
 Promise
 - A message without headers pays one branch. A message with headers pays a check of the beginnings
@@ -33,8 +33,8 @@ cdef enum:
     HEADERS_SHOWN_MAX = 1024    # headers in a trace; of later ones only the trace headers are added
 
 cdef tuple TRACE_HEADERS = (
-    b"Nats-Trace-Dest", b"Nats-Trace-Only", b"Nats-Trace-Origin-Account", b"traceparent",
-    b"Accept-Encoding",
+    b"Nats-Trace-Dest", b"Nats-Trace-Only", b"Nats-Trace-Origin-Account", b"Nats-Trace-Hop",
+    b"traceparent", b"Accept-Encoding",
 )
 
 NO_ECHO = "Not delivered because of no echo"
@@ -42,6 +42,13 @@ CLIENT_CLOSED = "Not delivered because client is closed"
 SUBJECT_DENIED = "Not delivered because subscription denies this subject"
 AUTO_UNSUBSCRIBED = "Not delivered because auto-unsubscribe exceeded"
 NOT_STALLED = "Not delivered because fast producer not stalled and consumer is slow"
+
+
+REMOTE_CANNOT_RECORD = (
+    "Message delivered but remote does not support message tracing so no trace event generated "
+    "from there"
+)
+REMOTE_CANNOT_TRACE = "Not delivered because remote does not support message tracing"
 
 
 cdef class TracedMessage:
@@ -73,20 +80,41 @@ cdef bint deliver_traced(Subscription sub, TracedMessage traced, Sink publisher)
 cdef int64_t distribute_traced(
     MatchResult result, TracedMessage traced, Reactor reactor, Sink publisher
 ) except -1:
-    cdef QueueResult* group
-    cdef uint32_t i, _i, pick
+    cdef uint32_t i
+    cdef int64_t delivered
+    if result.has_remote:
+        return distribute_traced_widely(result, traced, reactor, publisher)
+    delivered = traced_to_plain(result, traced, publisher)
+    for i in range(result.queue_count):
+        delivered += traced_to_one(&result.queue_groups[i], traced, reactor, publisher)
+    return delivered
+
+
+cdef int64_t traced_to_plain(
+    MatchResult result, TracedMessage traced, Sink publisher
+) except -1:
+    """Deliver to the plain subscriptions of this server; return how many took the message."""
+    cdef uint32_t i
     cdef int64_t delivered = 0
     for i in range(result.plain_local.count):
         delivered += deliver_traced(plain_at(result, i), traced, publisher)
-    for i in range(result.queue_count):
-        group = &result.queue_groups[i]
-        pick = reactor.random(group.members.count) if group.members.count else 0
-        for _i in range(group.members.count):
-            if deliver_traced(<Subscription> group.members.subs[pick], traced, publisher):
-                delivered += 1
-                break
-            pick = (pick + 1) % group.members.count
     return delivered
+
+
+cdef bint traced_to_one(
+    QueueResult* group, TracedMessage traced, Reactor reactor, Sink publisher
+) except -1:
+    """Deliver to a random member of this server, or to the next one that takes the message.
+
+    Returns whether a member took it.
+    """
+    cdef uint32_t _i
+    cdef uint32_t pick = reactor.random(group.members.count) if group.members.count else 0
+    for _i in range(group.members.count):
+        if deliver_traced(<Subscription> group.members.subs[pick], traced, publisher):
+            return True
+        pick = (pick + 1) % group.members.count
+    return False
 
 
 cdef tuple with_headers(const Message* message, bytes headers, Message* changed):

@@ -139,12 +139,14 @@ def account_stats(account: Account) -> dict[str, Any]:
         "leafnodes": 0,
         "total_conns": account.connections,
         "num_subscriptions": account.sublist.count,
-        "sent": _traffic(counters.out_msgs, counters.out_bytes),
-        "received": _traffic(counters.in_msgs, counters.in_bytes),
+        "sent": {"msgs": counters.out_msgs, "bytes": counters.out_bytes}
+        | _by_servers(counters.out_route_msgs, counters.out_route_bytes),
+        "received": {"msgs": counters.in_msgs, "bytes": counters.in_bytes}
+        | _by_servers(counters.in_route_msgs, counters.in_route_bytes),
         "slow_consumers": counters.slow_consumers,
     }
 
 
-def _traffic(msgs: int, size: int) -> dict[str, Any]:
-    others = dict.fromkeys(("gateways", "routes", "leafs"), NO_TRAFFIC)
-    return {"msgs": msgs, "bytes": size, **others}
+def _by_servers(msgs: int, size: int) -> dict[str, Any]:
+    """Return the part of the traffic that other servers have, which is that of routes."""
+    return {"gateways": NO_TRAFFIC, "routes": {"msgs": msgs, "bytes": size}, "leafs": NO_TRAFFIC}

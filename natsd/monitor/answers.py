@@ -15,9 +15,10 @@ from natsd.monitor.internals import expvarz, ipqueuesz
 from natsd.monitor.jetstream_rows import ConfigTexts
 from natsd.monitor.jsz import JszOptions, account_detail, jsz
 from natsd.monitor.observed import ObservedServer
-from natsd.monitor.peers import gatewayz, leafz, routez
+from natsd.monitor.peers import gatewayz, leafz
 from natsd.monitor.process_usage import ProcessorUse, processor_time_ns
 from natsd.monitor.query import BadParameter, Query
+from natsd.monitor.routez import RoutezParameters, routez
 from natsd.monitor.statsz import statsz
 from natsd.monitor.subsz import SubszParameters, subsz
 from natsd.monitor.turns import Turns
@@ -60,12 +61,12 @@ class Answers:
 
     async def routez(self, query: Query) -> Fields:
         """Return the routes to the servers of the cluster."""
-        _check_subs(query)
-        return routez(self.server, self.clock)
+        return routez(self.server, RoutezParameters.of(query), self.clock)
 
     async def gatewayz(self, query: Query) -> Fields:
         """Return the gateways to other clusters."""
-        _check_subs(query)
+        if query.text("subs").lower() != "detail":
+            query.flag("subs")
         query.flag("accs")
         return gatewayz(self.server, self.clock)
 
@@ -117,12 +118,3 @@ class Answers:
     async def expvarz(self, query: Query) -> Fields:
         """Return the process's command line and memory."""
         return expvarz()
-
-
-def _check_subs(query: Query) -> None:
-    """Check whether subscriptions are asked for: no connection to another server has any.
-
-    Raises BadParameter.
-    """
-    if query.text("subs").lower() != "detail":
-        query.flag("subs")

@@ -15,6 +15,9 @@
     $SYS.SERVER.<id>.LAMEDUCK             lame duck mode begins
     $SYS.SERVER.<id>.SHUTDOWN             the server stops; this is the last event
 
+In a cluster the other servers listen to these events, and this one listens to theirs
+(remote_servers.py).
+
 Source: nats-server's server/events.go; order and members were compared with nats-server 2.14.5.
 """
 
@@ -29,6 +32,7 @@ from natsd.core.steps import run_cooperatively
 if TYPE_CHECKING:
     from natsd.monitor.event_messages import EventMessages
     from natsd.monitor.observed import ObservedServer
+    from natsd.monitor.remote_servers import RemoteServers
 
 STATSZ_S_FIRST: Final = 0.25
 """Seconds until the first STATSZ; each following pause is twice as long, up to STATSZ_S."""
@@ -49,6 +53,7 @@ class SystemEvents:
         self._statsz_pause_s = STATSZ_S_FIRST
         self._statsz_sent_s = -STATSZ_S_MIN
         self._connections_timer: asyncio.TimerHandle | None = None
+        self._others: RemoteServers | None = None  # None: the server is in no cluster
         self._heartbeat: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -60,6 +65,11 @@ class SystemEvents:
         loop = asyncio.get_running_loop()
         self._statsz_timer = loop.call_later(STATSZ_S_FIRST, self._statsz_due)
         self._connections_timer = loop.call_later(CONNECTIONS_S, self._connections_due)
+        if self._server.cluster is not None:
+            from natsd.monitor.remote_servers import RemoteServers
+
+            self._others = RemoteServers(self._server, self._server_met)
+            self._others.start()
 
     def close(self) -> None:
         """Publish SHUTDOWN, and no further events."""
@@ -74,6 +84,9 @@ class SystemEvents:
                 timer.cancel()
         if self._heartbeat is not None:
             self._heartbeat.cancel()
+        if self._others is not None:
+            self._others.close()
+            self._others = None
 
     # ---- connections
 
@@ -127,6 +140,22 @@ class SystemEvents:
         if heard:
             self._builder.connections(heard, account)
 
+    # ---- other servers
+
+    @property
+    def known_servers(self) -> int:
+        """How many other servers have told of themselves."""
+        return 0 if self._others is None else len(self._others)
+
+    def servers_connected_to(self, account: str) -> int:
+        """Return how many other servers have connections in an account."""
+        return 0 if self._others is None else self._others.connected_to(account)
+
+    def _server_met(self) -> None:
+        """Tell a new server of this one, and of the connections here."""
+        self.send_statsz()
+        self._announce_all()
+
     # ---- the server
 
     def lame_duck_began(self) -> None:
@@ -157,8 +186,13 @@ class SystemEvents:
         """Announce the connections of all accounts that have any, and set the timer."""
         loop = asyncio.get_running_loop()
         self._connections_timer = loop.call_later(CONNECTIONS_S, self._connections_due)
+        self._announce_all()
+
+    def _announce_all(self) -> None:
+        """Announce the connections of all accounts that have any, unless that is under way."""
         if self._heartbeat is None or self._heartbeat.done():
             work = run_cooperatively(self._announce_connections())
+            loop = asyncio.get_running_loop()
             self._heartbeat = loop.create_task(work, name="natsd-connections-heartbeat")
 
     def _announce_connections(self) -> Generator[None, None, None]:

@@ -25,6 +25,7 @@ from natsd.monitor.connection_metrics import CONNECTIONS, connection_rows
 from natsd.monitor.jetstream_metrics import Depth, jetstream_rows
 from natsd.monitor.metric_text import families
 from natsd.monitor.query import BadParameter, Query
+from natsd.monitor.route_metrics import INFO, ROUTES, route_rows
 from natsd.monitor.server_metrics import health, leaf_nodes, numbers
 
 if TYPE_CHECKING:
@@ -118,12 +119,15 @@ class Metrics:
         traffic, details = await run(account_rows(server, server_id))
         detailed = options.connz_detailed
         connections = connection_rows(server, server_id, answers.clock, detailed=detailed)
+        infos, routes = route_rows(server, server_id, answers.clock)
         every = Query({})
         leafs = (await answers.leafz(every))["leafnodes"]
         return chain(
             numbers(f"{core}varz_", server_id, await answers.varz(every)),
             numbers(f"{core}subsz_", server_id, await answers.subsz(every)),
             numbers(f"{core}routez_", server_id, await answers.routez(every)),
+            families(core, INFO, infos),
+            families(core, ROUTES, routes),
             health(core, server_id, server),
             (leaf_nodes(core, server_id, leafs),),
             families(core, CONNECTIONS, await run(connections)),

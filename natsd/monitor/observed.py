@@ -105,6 +105,25 @@ class ObservedServer(Protocol):
         """The routes to the other servers; None: the server is in no cluster, or not running."""
 
     @property
+    def cluster_name(self) -> str:
+        """Name of the cluster; empty: the server is in none."""
+
+    @property
+    def cluster_certificate_end(self) -> datetime | None:
+        """When the certificate for routes ends; None: they have no TLS."""
+
+    @property
+    def connect_urls(self) -> tuple[str, ...]:
+        """The addresses that clients are told, of all servers; empty: none are told."""
+
+    @property
+    def known_servers(self) -> int:
+        """How many other servers have told of themselves in the system account."""
+
+    def servers_connected_to(self, account: str) -> int:
+        """Return how many other servers have connections in an account."""
+
+    @property
     def openings(self) -> "Openings | None":
         """What comes before the protocol of connections; None: nothing."""
 

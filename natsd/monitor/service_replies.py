@@ -12,6 +12,7 @@ replies were compared with those of nats-server 2.14.
 """
 
 import asyncio
+import base64
 import contextlib
 import gzip
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from functools import partial
 from typing import Any, Final
 
 import cramjam
+import msgspec.json
 
 from natsd.accounts import Account
 from natsd.clients import Client
@@ -33,6 +35,7 @@ from natsd.monitor.clock import Clock
 from natsd.monitor.event_messages import connections_event
 from natsd.monitor.json_text import pieces
 from natsd.monitor.observed import ObservedServer
+from natsd.monitor.other_answers import pass_on, sum_of_counts
 from natsd.monitor.query import BadParameter, Query
 from natsd.monitor.service_actions import ActionRefused
 from natsd.monitor.service_requests import EVENT_OPTIONS, query_of
@@ -92,6 +95,10 @@ class Replies:
     async def reply(self, request: ServiceRequest) -> None:
         """Carry the request out, and send the reply if there is one and the request asks for it."""
         with contextlib.suppress(NotAsked):
+            servers = self._servers
+            if request.is_for_all and servers > 1:
+                await pass_on(self._server.accounts.system, request, servers)
+                return
             if request.kind == "STATSZ" and not request.reply:
                 await self._options(request, "STATSZ")
                 self._server.send_statsz()
@@ -99,6 +106,11 @@ class Replies:
             answer = await self._answer(request)
             if request.reply:
                 await self._send(request, answer)
+
+    @property
+    def _servers(self) -> int:
+        """How many servers the cluster has, with this one."""
+        return 1 if self._server.cluster is None else 1 + len(self._server.cluster.peers)
 
     async def _answer(self, request: ServiceRequest) -> Fields:
         """Return the whole reply, which may be an error."""
@@ -191,11 +203,25 @@ class Replies:
         return info | user_facts(client.verdict, self._answers.clock.wall_ns())
 
     async def _subscribers(self, request: ServiceRequest) -> int:
-        """Return how many subscriptions the subject in the request has; a queue may follow it."""
+        """Return how many subscriptions the subject in the request has in the whole cluster.
+
+        A queue may follow it. The account is that of the client.
+        """
         subject, _, queue = request.data.decode("utf-8", "replace").strip().partition(" ")
         if not subject:
             return 0
-        return await self._count(request.account, subject, queue or None)
+        account = request.account
+        if isinstance(request.origin, Client):
+            account = request.origin.account or account
+        count = await self._count(account, subject, queue or None)
+        others = self._server.servers_connected_to(account.name)
+        if not others:
+            return count
+        asked = {"server": self._describe(), "acc": account.name, "subject": subject}
+        if queue:
+            asked["queue"] = base64.b64encode(queue.encode()).decode()
+        system = self._server.accounts.system
+        return count + await sum_of_counts(system, msgspec.json.encode(asked), others)
 
     async def _account_subscribers(self, request: ServiceRequest) -> int:
         """Return how many subscriptions a subject has in an account that has connections."""
@@ -242,7 +268,7 @@ class Replies:
         ours = {
             "server_name": self._server.name,
             "host": self._server.client_host,
-            "cluster": "",
+            "cluster": self._server.cluster_name,
             "domain": self._server.options.jetstream.domain,
         }
         for name, own in ours.items():

@@ -27,6 +27,10 @@ OTHERS: Final = (
     ("$SYS.DEBUG.SUBSCRIBERS", "SUBSCRIBERS"),
 )
 """Further subjects of the system account, and the kind of their requests."""
+PRIVATE: Final = ("USER.INFO", "SUBSCRIBERS")
+"""Requests that only the server answers to which their client is connected."""
+SLOW: Final = ("PROFILEZ", "SUBSCRIBERS")
+"""Requests that take so long that others need not wait for their answers."""
 WITHOUT_REPLY: Final = (*ACTIONS, "STATSZ")
 """Requests that have an effect even if they name no reply subject."""
 
@@ -58,6 +62,11 @@ class ServiceRequest:
     data: bytes
     origin: Session | None
 
+    @property
+    def is_for_all(self) -> bool:
+        """Whether an account asks about itself, which concerns all servers of the cluster."""
+        return self.kind.startswith("ACCOUNT.") and not self.account.is_system
+
 
 def system_subjects(server_id: str) -> Iterator[tuple[str, str]]:
     """Yield the subjects that are served in the system account, and the kinds of their requests."""
@@ -75,7 +84,8 @@ def system_subjects(server_id: str) -> Iterator[tuple[str, str]]:
 def account_subjects() -> Iterator[tuple[str, str]]:
     """Yield the subjects that are served in every other account, and the kinds of their requests.
 
-    Their answers are about that account only.
+    Their answers are about that account only. In a cluster they are passed on to all servers in the
+    system account (other_answers.py), so these subjects are private.
     """
     for subject, imported, _ in IMPORTS:
         kind = imported.rpartition(".")[2]

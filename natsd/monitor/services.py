@@ -7,7 +7,8 @@
   answered "no responders" at once.
 - Accounts that are added or removed while the server runs gain and lose their services with that.
 - A server without a system account serves nothing.
-- One request is answered at a time. At most `WAITING_MAX` requests of the system account wait,
+- One request is answered at a time, except for those that wait for other servers or take long, of
+  which `SLOW_AT_ONCE` are. At most `WAITING_MAX` requests of the system account wait,
   which go first, and as many of all other accounts together; of one account `WAITING_OF_ONE_MAX`.
   A further request is not answered: so no account can keep others from their answers for long.
 - The modules that answer are imported with the first request, so that they do not slow the start.
@@ -27,6 +28,8 @@ from natsd.accounts import Account
 from natsd.core.network import Session
 from natsd.core.routing import Subscription
 from natsd.monitor.service_table import (
+    PRIVATE,
+    SLOW,
     WITHOUT_REPLY,
     ServiceRequest,
     account_subjects,
@@ -41,6 +44,8 @@ _logger = logging.getLogger("natsd.monitor")
 
 WAITING_MAX: Final = 256
 WAITING_OF_ONE_MAX: Final = 64
+SLOW_AT_ONCE: Final = 64
+"""Requests that are answered beside the others; more of them make the others wait."""
 
 Reload = Callable[[], object]
 """Reloads the configuration file, at once or as an awaitable; an exception says why not."""
@@ -98,7 +103,7 @@ class Services:
         self._subscriptions: dict[Account, list[Subscription]] = {}
         self._waiting = Waiting()
         self._working: asyncio.Task[None] | None = None
-        self._profiling: set[asyncio.Task[None]] = set()
+        self._slow: set[asyncio.Task[None]] = set()
         self._replies: Replies | None = None
 
     def start(self) -> None:
@@ -122,7 +127,7 @@ class Services:
         for account in tuple(self._subscriptions):
             self._forget_account(account)
         self._waiting.clear()
-        tasks = [*self._profiling, *filter(None, [self._working])]
+        tasks = [*self._slow, *filter(None, [self._working])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -140,7 +145,8 @@ class Services:
 
     def _serve(self, account: Account, subject: str, kind: str, *, about: str = "") -> None:
         receive = partial(self._receive, account, kind, about)
-        served = account.internal_client.serve(subject, receive)
+        is_private = bool(about) or kind in PRIVATE
+        served = account.internal_client.serve(subject, receive, is_private=is_private)
         self._subscriptions.setdefault(account, []).append(served)
 
     def _receive(
@@ -156,9 +162,10 @@ class Services:
     ) -> None:
         """Queue a request; it is dropped if too many wait.
 
-        A request without a reply subject is dropped too, unless it has an effect.
+        A request without a reply subject is dropped too, unless it has an effect; and so is one for
+        a count that this server sent to the others.
         """
-        if reply is None and kind not in WITHOUT_REPLY:
+        if (reply is None and kind not in WITHOUT_REPLY) or (kind == "NSUBS" and origin is None):
             return
         if self._waiting.is_full_for(account):
             _logger.debug("System services: %s is not answered, too many requests wait", subject)
@@ -175,14 +182,20 @@ class Services:
             replies = await self._load()
             while self._waiting:
                 request = self._waiting.take()
-                if request.kind == "PROFILEZ":  # takes as long as it says: others need not wait
-                    task = asyncio.create_task(self._reply(replies, request), name="natsd-profilez")
-                    self._profiling.add(task)
-                    task.add_done_callback(self._profiling.discard)
+                is_slow = request.kind in SLOW or (request.is_for_all and self._has_peers)
+                if is_slow and len(self._slow) < SLOW_AT_ONCE:
+                    task = asyncio.create_task(self._reply(replies, request), name="natsd-service")
+                    self._slow.add(task)
+                    task.add_done_callback(self._slow.discard)
                 else:
                     await self._reply(replies, request)
         finally:
             self._working = None
+
+    @property
+    def _has_peers(self) -> bool:
+        cluster = self._server.cluster
+        return cluster is not None and bool(cluster.table.pooled)
 
     async def _reply(self, replies: "Replies", request: ServiceRequest) -> None:
         try:

@@ -2,7 +2,7 @@
 
 - A literal subject counts the subscriptions that its messages reach; a subject with wildcards
   counts those whose subject is a part of it.
-- Only subscriptions of clients count: those of the server itself do not.
+- Only subscriptions of this server's clients count: those of the server itself do not.
 - An account may have a million subscriptions: they are counted in steps.
 
 Source: nats-server's `debugSubscribers` and `totalSubs`.

@@ -1,7 +1,8 @@
 """`/subsz` and `/subscriptionsz`: statistics of all accounts' subscriptions, and their list.
 
 The list can be a million long: only the requested page is read, in slices. A subscription that
-comes or goes between two slices may shift others into the page, or out of it.
+comes or goes between two slices may shift others into the page, or out of it. Subscriptions of
+other servers count in the statistics, but are not listed: `/routez` lists them.
 """
 
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ async def subsz(
         account for account in server.accounts.values() if options.account in ("", account.name)
     ]
     stats = sum((account.sublist.stats() for account in accounts), SubListStats())
-    rows, total = await turns.run(_list(accounts, options)) if options.subs else ([], 0)
+    rows, total = await turns.run(_list(server, accounts, options)) if options.subs else ([], 0)
     answer: dict[str, Any] = {"server_id": server.id, "now": timestamp(now_ns)}
     answer |= {name: number(value) for name, value in stats.to_json().items()}
     answer |= {"total": total, "offset": options.offset, "limit": options.limit}
@@ -64,7 +65,7 @@ async def subsz(
 
 
 def _list(
-    accounts: Sequence[Account], options: SubszParameters
+    server: ObservedServer, accounts: Sequence[Account], options: SubszParameters
 ) -> Steps[tuple[list[dict[str, Any]], int]]:
     """Return the rows of the page, and the number of subscriptions in all."""
     rows: list[dict[str, Any]] = []
@@ -73,6 +74,8 @@ def _list(
     for account in accounts:
         yield
         found = _reached(account, options.test) if options.test else None
+        if found is None and server.cluster is not None:
+            found = yield from _own(account)
         count = account.sublist.count if found is None else len(found)
         wanted = range(max(page.start - total, 0), min(page.stop - total, count))
         for first in wanted[::SUBSCRIPTIONS_PER_STEP]:
@@ -88,10 +91,20 @@ def _list(
 
 
 def _reached(account: Account, test: str) -> list[Subscription]:
-    """Return the subscriptions that match the test subject."""
+    """Return the subscriptions of this server that match the test subject."""
     found = account.sublist.match(test)
     members = chain.from_iterable(found.queues.values())
-    return list(dict.fromkeys(chain(found.plain, members)))
+    return [each for each in dict.fromkeys(chain(found.plain, members)) if not each.is_remote]
+
+
+def _own(account: Account) -> Steps[list[Subscription]]:
+    """Return the subscriptions of this server."""
+    found: list[Subscription] = []
+    for first in range(0, account.sublist.count, SUBSCRIPTIONS_PER_STEP):
+        some = account.sublist.subscriptions(first, SUBSCRIPTIONS_PER_STEP)
+        found += [each for each in some if not each.is_remote]
+        yield
+    return found
 
 
 def _row(account: Account, subscription: Subscription) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from natsd.core.durations import format_duration_ns
-from natsd.core.network import timestamp_text
+from natsd.core.network import TrafficStats, timestamp_text
 from natsd.core.wall_time import SECOND_NS
 
 timestamp = timestamp_text
@@ -53,6 +53,19 @@ def number(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-def by_kind(clients: int) -> dict[str, int]:
-    """Return a number of clients beside those of other kinds of connections, which are 0."""
-    return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}
+def client_traffic(counters: TrafficStats) -> tuple[dict[str, int], dict[str, int]]:
+    """Return what was sent to clients, and what was received from them."""
+    sent = {
+        "msgs": counters.out_msgs - counters.out_route_msgs,
+        "bytes": counters.out_bytes - counters.out_route_bytes,
+    }
+    received = {
+        "msgs": counters.in_msgs - counters.in_route_msgs,
+        "bytes": counters.in_bytes - counters.in_route_bytes,
+    }
+    return sent, received
+
+
+def by_kind(connections: int, routes: int) -> dict[str, int]:
+    """Return a number of connections by their kinds; those that are no routes are clients."""
+    return {"clients": connections - routes, "routes": routes, "gateways": 0, "leafs": 0}

@@ -20,6 +20,8 @@ from natsd.core.quoting import quoted
 from natsd.server.files import UNSPECIFIED
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from natsd.accounts.account_links import AccountLinks
     from natsd.clients.transport import Transports
     from natsd.cluster.cluster import Cluster
@@ -45,6 +47,12 @@ class ClusteredServer(Protocol):
     @property
     def transports(self) -> "Transports | None":
         """What serves connections where there is no poller; None: the poller does."""
+
+    def describe(self) -> dict[str, object]:
+        """Return the server's members in a message about it, with a new sequence number."""
+
+    def now_ns(self) -> int:
+        """Return the wall clock in Unix nanoseconds."""
 
     @property
     def links(self) -> "AccountLinks | None":
@@ -103,6 +111,11 @@ class ClusterPart:
     def cluster(self) -> "Cluster | None":
         """The cluster as this server sees it; None: it is in none."""
         return None if self.service is None else self.service.cluster
+
+    @property
+    def certificate_end(self) -> "datetime | None":
+        """When the certificate for routes ends; None: they have no TLS."""
+        return None if self.service is None else self.service.certificate_end
 
     # ---- a reload
 
@@ -196,6 +209,14 @@ class ClusterPart:
     def transports(self) -> "Transports | None":
         """What serves connections where there is no poller; None: the poller does."""
         return self._server.transports
+
+    def describe(self) -> dict[str, object]:
+        """Return the server's members in a message about it, with a new sequence number."""
+        return self._server.describe()
+
+    def now_ns(self) -> int:
+        """Return the wall clock in Unix nanoseconds."""
+        return self._server.now_ns()
 
     def next_cid(self) -> int:
         """Return the number of a new connection."""

@@ -13,10 +13,22 @@ JETSTREAM_FLAG: Final = 1
 
 
 def describe(
-    options: Options, server_id: str, name: str, sequence: int, now_ns: int, *, has_jetstream: bool
+    options: Options,
+    server_id: str,
+    name: str,
+    sequence: int,
+    now_ns: int,
+    *,
+    cluster: str,
+    has_jetstream: bool,
 ) -> dict[str, Any]:
-    """Return the members that describe a server; `sequence` counts its messages."""
+    """Return the members that describe a server; `sequence` counts its messages.
+
+    `cluster` is the name of its cluster; empty: it is in none.
+    """
     info: dict[str, Any] = {"name": name, "host": options.host, "id": server_id}
+    if cluster:
+        info["cluster"] = cluster
     if options.jetstream.enabled and options.jetstream.domain:
         info["domain"] = options.jetstream.domain
     info["ver"] = NATS_VERSION

@@ -511,6 +511,25 @@ class Server:
         return configured.name
 
     @property
+    def cluster_certificate_end(self) -> datetime | None:
+        """When the certificate for routes ends; None: they have no TLS."""
+        return self.cluster_part.certificate_end
+
+    @property
+    def connect_urls(self) -> tuple[str, ...]:
+        """The addresses that clients are told, of all servers; empty: none are told."""
+        return self.cluster_part.connect_urls()
+
+    @property
+    def known_servers(self) -> int:
+        """How many other servers have told of themselves in the system account."""
+        return self._events.known_servers
+
+    def servers_connected_to(self, account: str) -> int:
+        """Return how many other servers have connections in an account."""
+        return self._events.servers_connected_to(account)
+
+    @property
     def transports(self) -> "Transports | None":
         """What serves connections where there is no poller; None: the poller does."""
         return self._transports
@@ -606,6 +625,7 @@ class Server:
             self.name,
             self._last_event,
             self.now_ns(),
+            cluster=self.cluster_name,
             has_jetstream=self.jetstream is not None,
         )
 

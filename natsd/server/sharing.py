@@ -56,7 +56,7 @@ def make_links(
     return AccountLinks(
         accounts,
         server.reactor,
-        Requestors(server.name, server.cluster_name).describe,
+        Requestors(server.name, lambda: server.cluster_name).describe,
         cluster=server.cluster_name,
         check_activation=no_activation if operator is None else _check_by(operator),
         changed=changed,

@@ -64,19 +64,21 @@ function tell(state, text) {
 }
 
 function draw() {
-  const { server, jetstream } = summary;
+  const { server, jetstream, cluster } = summary;
   setText(find("name"), server.name);
   document.title = `${server.name} · natsd`;
   setText(find("facts"), [
     `natsd ${server.version}, NATS ${server.nats_version}`, `${server.host}:${server.port}`, `up ${span(server.uptime_s)}`,
     `${server.cores} ${server.cores === 1 ? "core" : "cores"}`,
+    cluster && `cluster ${cluster.name} of ${whole(cluster.servers)}`,
     server.tls_required && "TLS", server.auth_required && "login required",
     jetstream ? `JetStream: ${whole(jetstream.messages)} messages, ${bytes(jetstream.storage + jetstream.memory)}` : "JetStream off",
   ].filter(Boolean).join(" · "));
   drawProblems(summary.problems);
   drawCharts();
   for (const table of tables) {
-    table.card.hidden = !jetstream && ["streams", "consumers"].includes(table.table.id);
+    const { id } = table.table;
+    table.card.hidden = (!jetstream && ["streams", "consumers"].includes(id)) || (!cluster && id === "routes");
     table.show(summary[table.table.id], server.now);
   }
 }

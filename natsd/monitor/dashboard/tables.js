@@ -37,6 +37,22 @@ export const TABLES = [
     ],
   },
   {
+    id: "routes", title: "Routes", wide: true, all: ["./routez?subs=1", "all at /routez"],
+    key: (row) => row.rid, sort: 1, empty: "There is no route to another server of the cluster.",
+    columns: [
+      { title: "Server", value: (row) => row.remote_name || row.remote_id, under: (row) => joined(`rid ${row.rid}`, address(row), row.did_solicit ? "dialed from here" : "dialed from there", row.account && `account ${row.account}`, row.tls && "TLS") },
+      { title: "Out msg/s", value: (row) => row.out_msgs_rate, text: (row) => rate(row.out_msgs_rate) },
+      { title: "In msg/s", value: (row) => row.in_msgs_rate, text: (row) => rate(row.in_msgs_rate) },
+      { title: "Out B/s", value: (row) => row.out_bytes_rate, text: (row) => byteRate(row.out_bytes_rate) },
+      { title: "In B/s", value: (row) => row.in_bytes_rate, text: (row) => byteRate(row.in_bytes_rate) },
+      { title: "Pending", value: (row) => row.pending_bytes, text: (row) => byteRate(row.pending_bytes), mark: (row) => row.pending_bytes > 1048576 && "warn" },
+      { title: "Subs", value: (row) => row.subscriptions, text: (row) => whole(row.subscriptions) },
+      { title: "RTT", value: (row) => row.rtt_ms, text: (row) => (row.rtt_ms ? `${row.rtt_ms.toFixed(2)} ms` : "–") },
+      { title: "Since", value: (row, now) => age(row.start, now), text: (row, now) => ago(row.start, now) },
+      { title: "Compression", value: (row) => row.compression },
+    ],
+  },
+  {
     id: "streams", title: "Streams", wide: true, all: ["./jsz?streams=1", "all at /jsz"],
     key: (row) => `${row.account}\n${row.name}`, sort: 1,
     columns: [

@@ -23,6 +23,7 @@ from natsd.monitor.summary.connections import choose_connections, connection_row
 from natsd.monitor.summary.history import History, count_subscriptions
 from natsd.monitor.summary.meter import Meter
 from natsd.monitor.summary.ranking import Ranking, shown
+from natsd.monitor.summary.routes import choose_routes, cluster_facts, route_row
 from natsd.monitor.summary.streams import ChosenStreams, MeasuredConsumer, MeasuredStream
 from natsd.monitor.summary.subjects import SubjectActivity, choose_subjects
 from natsd.monitor.turns import Turns
@@ -53,7 +54,7 @@ class Summary:
         self._latest: Fields = {}
         self._next_s = 0.0
         self._asked_s = -WATCHED_S
-        self._meters = [Meter() for _ in range(4)]
+        self._meters = [Meter() for _ in range(5)]
 
     async def run(self) -> None:
         """Take samples for the history, until it is cancelled."""
@@ -82,12 +83,13 @@ class Summary:
 
     def _make(self) -> Steps[Fields]:
         server, clock = self._server, self._clock
-        of_clients, of_subscriptions, of_accounts, of_streams = self._meters
+        of_clients, of_subscriptions, of_accounts, of_streams, of_routes = self._meters
         for meter in self._meters:
             meter.look(clock.monotonic_ns())
         connections, receivers = yield from choose_connections(server, of_clients)
         subjects, seen = yield from choose_subjects(receivers.chosen(), of_subscriptions)
         accounts = yield from choose_accounts(server, of_accounts)
+        routes = yield from choose_routes(server, of_routes)
         chosen = ChosenStreams()
         yield from chosen.choose(server.jetstream, of_streams)
         slow = yield from latest_slow(server, clock)
@@ -101,6 +103,7 @@ class Summary:
             "subjects": (yield from _table(subjects, SubjectActivity.row))
             | {"subscriptions_seen": seen},
             "accounts": (yield from _table(accounts, MeasuredAccount.row)),
+            "routes": (yield from _table(routes, lambda each: route_row(each, clock))),
             "streams": (yield from _table(chosen.streams, MeasuredStream.row)),
             "consumers": (yield from _table(chosen.consumers, MeasuredConsumer.row)),
             "slow_consumers": {"total": server.counters.slow_consumers, "rows": slow},
@@ -132,6 +135,7 @@ class Summary:
                 "max_connections": server.options.max_connections,
                 "max_payload": server.options.max_payload,
             },
+            "cluster": cluster_facts(server),
             "problems": problems,
             "totals": {
                 "connections": len(server.clients),
