@@ -23,6 +23,13 @@ from natsd.core.routing cimport (
 cdef bytes REROUTED = b"_rerouted_"
 
 
+cdef inline bint is_reroute_mark(const char* name, Py_ssize_t size) noexcept:
+    """Return whether the first name in a frame says that another server could not serve it."""
+    return size == PyBytes_GET_SIZE(REROUTED) and (
+        memcmp(name, PyBytes_AS_STRING(REROUTED), size) == 0
+    )
+
+
 cdef inline RouteLink link_of(PyObject* sub):
     """Return the link that a remote subscription belongs to; None: it has ended."""
     cdef Sink sink = (<Subscription> sub).sink
@@ -132,9 +139,7 @@ cdef int64_t distribute_routed(
     cdef const char* end = queues + length
     cdef Py_ssize_t size = 0
     cdef const char* name = next_word(&queues, end, &size)
-    cdef bint is_rerouted = size == PyBytes_GET_SIZE(REROUTED) and (
-        memcmp(name, PyBytes_AS_STRING(REROUTED), size) == 0
-    )
+    cdef bint is_rerouted = is_reroute_mark(name, size)
     cdef int64_t delivered = 0
     cdef uint32_t i
     if not is_rerouted:

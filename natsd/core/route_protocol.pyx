@@ -14,7 +14,8 @@ the protocol, only the operations of the last row are allowed.
 
 Promise
 - A message of the usual spelling is parsed in place: its line is, from the subject on, that of a
-  client's PUB, and `fast_publish` parses it. A frame that names queue groups gets a line of its own.
+  client's PUB, and `fast_publish` parses it. A frame that names queue groups gets a line of its
+  own.
 - No message makes a Python object, unless its payload is large.
 - Large payloads, rests of reads and violations are treated as the parser of clients does
   (parser.pyx).
