@@ -160,7 +160,7 @@ class RaftHost:
             self._random_below,
         )
         node.is_observer = is_observer
-        group = RaftGroup(self, name, node, machine, self.options.limits)
+        group = RaftGroup(self.touch, name, node, machine, self.options.limits)
         self.groups[name] = self._by_name[group.encoded_name] = group
         self.touch(group)
         return group
