@@ -72,7 +72,7 @@ class Following:
         if me.log.last_index == sent.commit and me.health is Health.SOUND:
             self.quiescent_round = sent.round
         else:
-            me.messages.append(HeartbeatReply(me.id, sent.sender, me.term, 0, me.health))
+            self.acknowledge()
 
     def take_restored(self) -> Snapshot | None:
         """Return the snapshot that was installed since the last call."""

@@ -119,6 +119,7 @@ class Progress:
             self.window.acknowledged(index)
         elif self.sending is Sending.PROBE or index >= self.snapshot_index:
             self.sending = Sending.REPLICATE
+            self.is_paused = False
             self.next = self.held + 1
             self.window.clear()
 

@@ -76,6 +76,8 @@ class Faults:
             host.wake()  # a driver sees that the connection is gone
 
     def partition(self) -> None:
+        if self.world.rng.random() < 0.5:
+            self.heal()
         ids = list(self.hosts)
         self.world.rng.shuffle(ids)
         cut = self.world.rng.randrange(len(ids) + 1)

@@ -111,10 +111,16 @@ STALE_LEADERS: dict[str, Any] = {
     "faults": only("isolate_leader", "heal"),
 }
 CHANGES: dict[str, Any] = {
-    "members": 5,
+    "members": 3,
+    "clients": 5,
     "ticks": 300,
-    "fault_every": 300,
-    "faults": only("partition", "heal", "remove", "add", "promote"),
+    "delay_max": 10,
+    "disk_delay_max": 0,
+    "straggle": 0.0,
+    "loss": 0.0,
+    "options": Options(election_ticks=5, heartbeat_ticks=1),
+    "fault_every": 600,
+    "faults": only("partition", "add"),
 }
 FIGURE_8: dict[str, Any] = {
     "members": 3,
@@ -135,6 +141,14 @@ LAGGARDS: dict[str, Any] = {
     "compact_after": 5,
     "options": Options(trailing_bytes_max=0, snapshot_ticks=20),
     "faults": only("isolate_leader", "heal"),
+}
+MANY_CHANGES: dict[str, Any] = {
+    "members": 5,
+    "clients": 1,
+    "ticks": 150,
+    "options": Options(election_ticks=10, heartbeat_ticks=2),
+    "fault_every": 150,
+    "faults": only("partition", "add", "promote", "remove"),
 }
 DAMAGE: dict[str, Any] = {
     "members": 3,
@@ -322,12 +336,15 @@ def commit_beyond_match() -> Patches:
 # Members
 
 
-@mutation("counts learners for the majority", **(CHANGES | {"members": 3}))
+@mutation("counts learners for the majority", **CHANGES)
 def count_learners() -> Patches:
     return [(Leadership, "voters", lambda self: list(self.progress.values()))]
 
 
-@mutation("changes members while an earlier change is uncommitted", **CHANGES)
+@mutation(
+    "changes members while an earlier change is uncommitted",
+    **(CHANGES | MANY_CHANGES),
+)
 def two_changes_at_once() -> Patches:
     def check_change(self: Leadership, old: Membership, new: Membership) -> None:
         assert old != new
@@ -361,7 +378,15 @@ def read_before_own_commit() -> Patches:
 
 @mutation(
     "holds its lease twice as long as voters are patient",
-    **(STALE_LEADERS | {"options": Options(heartbeat_ticks=1, lease_reads=True), "skew": 0.045}),
+    **(
+        STALE_LEADERS
+        | {
+            "options": Options(heartbeat_ticks=1, lease_reads=True),
+            "skew": 0.045,
+            "clients": 8,
+            "fault_every": 700,
+        }
+    ),
 )
 def lease_too_long() -> Patches:
     return [(Options, "lease_ticks", lambda self: 2 * self.election_ticks)]
