@@ -24,6 +24,7 @@ from typing import NamedTuple
 from natsd.raft.effects import Effects
 from natsd.raft.entry import Entry, Membership, Snapshot
 from natsd.raft.errors import RaftError
+from natsd.raft.log import payload_bytes
 from natsd.raft.membership import with_learner, with_voter, without
 from natsd.raft.messages import Message
 from natsd.raft.node import Node
@@ -239,7 +240,7 @@ class RaftGroup:
         first, last = entries[0].index, entries[-1].index
         assert first == self.applied + 1, "entries are applied in order"
         self.applied, self._applied_term = last, entries[-1].term
-        self._bytes_behind_snapshot += sum([len(each[3]) for each in entries])
+        self._bytes_behind_snapshot += payload_bytes(entries)
         proposals = self._proposals
         if not proposals or proposals[0].place > last:
             return

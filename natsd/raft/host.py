@@ -38,6 +38,7 @@ from natsd.raft.storage.recovery import RecoveredGroup
 from natsd.raft.transport import Transport, server_of
 
 RETRY_TICKS = 10
+LATE_TICKS_MAX = 100  # more end any lease
 
 _logger = logging.getLogger(__name__)
 
@@ -103,6 +104,7 @@ class RaftHost:
         self._awake: set[RaftGroup] = set()
         self._tick = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._next_tick_at = 0.0
         self.failure: Exception | None = None
         """Why the groups stand still; None: all is well."""
 
@@ -110,7 +112,8 @@ class RaftHost:
         """Begin to tick and to receive."""
         self._logs.watch(self._loop)
         self._transport.listen(self._receive)
-        self._timer = self._loop.call_later(self.options.tick_s, self._on_timer)
+        self._next_tick_at = self._loop.time() + self.options.tick_s
+        self._timer = self._loop.call_at(self._next_tick_at, self._on_timer)
 
     async def close(self) -> None:
         """Stop all groups; what is under way is uncertain. The logs stay open."""
@@ -400,9 +403,14 @@ class RaftHost:
     # ---- time
 
     def _on_timer(self) -> None:
-        self._timer = self._loop.call_later(self.options.tick_s, self._on_timer)
-        if self.failure is None:
-            self.tick()
+        """Tick; with lease reads, once for each tick that has passed while the loop was busy."""
+        now = self._loop.time()
+        late = int((now - self._next_tick_at) / self.options.tick_s)
+        self._next_tick_at = now + self.options.tick_s
+        self._timer = self._loop.call_at(self._next_tick_at, self._on_timer)
+        for _ in range(1 + (min(late, LATE_TICKS_MAX) if self.options.group.lease_reads else 0)):
+            if self.failure is None:
+                self.tick()
 
     def tick(self) -> None:
         """Take note that a tick has passed."""

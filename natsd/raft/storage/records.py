@@ -22,7 +22,7 @@ A group's state counts by its version, which grows with every state that is writ
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from natsd.raft.entry import Entry, EntryKind, HardState, Health
@@ -83,13 +83,15 @@ class Files(NamedTuple):
     """Newest version of a state when this was written."""
 
 
-def entry_records(group: bytes, entries: Iterable[Entry], moved: int = 0) -> Iterator[Record]:
-    """Yield the records of entries; `moved` is MOVED if they were written before."""
-    term_before, name, base = -1, b"", NORMAL + moved
-    for index, term, kind, data in entries:
-        if term != term_before:
-            term_before, name = term, group + TERM.pack(term)
-        yield base + kind, name, index, data
+def entry_records(group: bytes, entries: Sequence[Entry], moved: int = 0) -> list[Record]:
+    """Return the records of entries; `moved` is MOVED if they were written before."""
+    base = NORMAL + moved
+    if entries[0].term == entries[-1].term:  # terms never fall, so all are equal
+        name = group + TERM.pack(entries[0].term)
+        return [(base + kind, name, index, data) for index, _, kind, data in entries]
+    return [
+        (base + kind, group + TERM.pack(term), index, data) for index, term, kind, data in entries
+    ]
 
 
 def read_entry(record: Record) -> tuple[bytes, Entry]:
