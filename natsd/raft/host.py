@@ -36,8 +36,10 @@ from natsd.raft.state_machine import StateMachine
 from natsd.raft.storage.raft_logs import GroupWrite, RaftLogs
 from natsd.raft.storage.recovery import RecoveredGroup
 from natsd.raft.transport import Transport, server_of
+from natsd.store.disk.disk import is_transient
 
 RETRY_TICKS = 10
+FORGOTTEN_AFTER = 1000  # times `absence_ticks`: so long a silent server is sent empty frames
 LATE_TICKS_MAX = 100  # more end any lease
 
 _logger = logging.getLogger(__name__)
@@ -111,6 +113,7 @@ class RaftHost:
     def start(self) -> None:
         """Begin to tick and to receive."""
         self._logs.watch(self._loop)
+        self._logs.run_blocking = partial(self._loop.run_in_executor, None)
         self._transport.listen(self._receive)
         self._next_tick_at = self._loop.time() + self.options.tick_s
         self._timer = self._loop.call_at(self._next_tick_at, self._on_timer)
@@ -277,14 +280,18 @@ class RaftHost:
 
     def _hold(self, group: RaftGroup, effects: Effects) -> None:
         """Store a snapshot that the leader has sent, before anything that comes behind it."""
-        snapshot = effects.snapshot
-        assert snapshot is not None
+        snapshot = _snapshot_of(effects)
         group.is_held = True
         group.restore(snapshot)
         then = partial(self._snapshot_held, group, effects)
         self._logs.put_snapshot(group.name, snapshot, then)
 
     def _snapshot_held(self, group: RaftGroup, effects: Effects, error: Exception | None) -> None:
+        if error is not None and is_transient(error) and not group.is_closed:
+            put = partial(self._logs.put_snapshot, group.name, _snapshot_of(effects))
+            later = partial(put, partial(self._snapshot_held, group, effects))
+            self._loop.call_later(RETRY_TICKS * self.options.tick_s, later)
+            return
         if error is not None:
             self._fail(error)
             return
@@ -357,8 +364,9 @@ class RaftHost:
             frame = read_frame(data)
             if frame.server == self.server:
                 return
+            is_new = frame.server not in self._peers
             peer = self._peer(frame.server)
-            self._heard(peer, frame.boot)
+            self._heard(peer, frame.boot, is_new)
             body = peer.reader.take(frame)
             if body:
                 self._take_body(body)
@@ -375,9 +383,9 @@ class RaftHost:
                 group.node.step(message)
                 self.touch(group)
 
-    def _heard(self, peer: _Peer, boot: int) -> None:
+    def _heard(self, peer: _Peer, boot: int, is_new: bool) -> None:
         peer.heard_tick = self._tick
-        is_new_process = peer.boot not in (0, boot)
+        is_new_process = is_new or peer.boot not in (0, boot)
         peer.boot = boot
         if peer.is_absent or is_new_process:
             peer.is_absent = False
@@ -449,13 +457,21 @@ class RaftHost:
 
     def _look_for_peers(self) -> None:
         options = self.options
-        for peer in self._peers.values():
+        for peer in tuple(self._peers.values()):
+            if self._tick - peer.heard_tick >= options.absence_ticks * FORGOTTEN_AFTER:
+                del self._peers[peer.server]
+                continue
             if self._tick - peer.sent_tick >= options.presence_ticks:
                 self._send_to(peer)
             is_silent = self._tick - peer.heard_tick >= options.absence_ticks
             if is_silent and not peer.is_absent:
                 peer.is_absent = True
                 self._wake(peer.server)
+
+
+def _snapshot_of(effects: Effects) -> Snapshot:
+    assert effects.snapshot is not None
+    return effects.snapshot
 
 
 def _write_of(group: RaftGroup, effects: Effects) -> GroupWrite:
