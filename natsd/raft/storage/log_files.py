@@ -81,6 +81,7 @@ class LogFiles:
         self._current: _Current | None = None
         self._fresh: _Current | None = None  # created, and without a batch yet
         self._staged: _Staged | None = None
+        self._has_failed = False  # the batch before was not written, or only a part of it
         self._touched: list[Touch] = []  # by the batch before
 
     @property
@@ -111,18 +112,22 @@ class LogFiles:
         count, last = last_records(number, current.seed, encoded)
         batch = encode_batch(current.seed, number, len(records) + count, encoded + last)
         self._staged = _Staged(current, start + len(batch), touched)
-        self._allocate(job, current, start, start + len(batch))
+        self._make_room(job, current, start, start + len(batch))
         job.write(current.file, batch, start)
         return current.file
 
-    def _allocate(self, job: CommitJob, current: _Current, start: int, end: int) -> None:
+    def _make_room(self, job: CommitJob, current: _Current, start: int, end: int) -> None:
         wanted = grown_allocation(end, self._bytes_max)
         if not current.is_begun:
+            job.truncate(current.file, 0)
             job.allocate(current.file, 0, wanted)
             header = encode_header(self._magic, VERSION, current.segment.number, current.seed)
             job.write(current.file, header, 0)
             job.datasync(current.file)
             job.sync_directory(self._directory)
+        elif self._has_failed:  # a longer batch may have left bytes there
+            job.truncate(current.file, start)
+            job.allocate(current.file, start, wanted - start)
         elif wanted > grown_allocation(start, self._bytes_max):
             job.allocate(current.file, start, wanted - start)
 
@@ -137,6 +142,7 @@ class LogFiles:
     def committed(self) -> None:
         """Note that the batch is on disk."""
         staged, self._staged = self._staged, None
+        self._has_failed = False
         assert staged is not None
         if staged.current is self._fresh:
             if self._current is not None:
@@ -153,6 +159,7 @@ class LogFiles:
     def failed(self) -> None:
         """Note that the batch was not written; the next one takes its place."""
         self._staged = None
+        self._has_failed = True
 
     def removed(self, segment: Segment) -> None:
         """Forget a segment whose file is being removed."""

@@ -242,3 +242,27 @@ def test_unknown_files_stay() -> None:
     open_logs(disk.kill())
     for name in ("log.1.bak", "notes", "snapshots/README", "log.0", "snapshots/x.1.1"):
         assert disk._now[ROOT / name] is not None
+
+
+@pytest.mark.parametrize("seed", range(10 * TORTURE))
+def test_short_writes_and_then_a_power_cut(seed: int) -> None:
+    """What a failed write has left behind the last batch is no damage once it is written anew."""
+    chance = random.Random(seed)
+    disk, history = FaultyDisk(seed), History(chance)
+    logs = open_logs(disk)
+    for _ in range(6):
+        disk.fail(chance.choice(["pwrite", "allocate"]), errno.ENOSPC, after=chance.randrange(3))
+        disk.fail("pwrite", 0, path=chance.choice(["log.1", "state.1"]), times=chance.randint(1, 3))
+        for _ in range(5):
+            writes = [GroupWrite("g", HardState(1, 1), entries=history.entries(1, 1))]
+            logs.write(writes, lambda _: None)
+            while not logs.waits_for_space and logs._under_way is not None:
+                logs.wait()
+        while logs.waits_for_space:
+            logs.retry()
+            while not logs.waits_for_space and logs._under_way is not None:
+                logs.wait()
+        disk.heal()
+    again = open_logs(disk.crash(seed))
+    assert again.damage == []
+    assert again.take_recovered()["g"].entries
