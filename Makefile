@@ -47,6 +47,7 @@ bench: $(VENV)/.installed $(VENV)/.compiled ## measure core, JetStream, monitori
 	$(BIN)/natsd bench --goals --jetstream $$(command -v nats-server >/dev/null && echo --vs nats-server)
 	$(BIN)/natsd bench --goals --monitoring $$(command -v nats-server >/dev/null && echo --vs nats-server)
 	$(BIN)/natsd bench --goals --store
+	$(BIN)/natsd bench --goals --raft
 	$(BIN)/natsd bench --goals --spark $$(command -v nats-server >/dev/null && echo --vs nats-server)
 
 lint: $(VENV)/.dev ## check format, style, types, and which package imports which

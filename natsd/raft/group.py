@@ -19,18 +19,16 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from natsd.raft.effects import Effects
 from natsd.raft.entry import Entry, Membership, Snapshot
 from natsd.raft.errors import RaftError
+from natsd.raft.log import payload_bytes
 from natsd.raft.membership import with_learner, with_voter, without
 from natsd.raft.messages import Message
 from natsd.raft.node import Node
 from natsd.raft.state_machine import StateMachine
-
-if TYPE_CHECKING:
-    from natsd.raft.host import RaftHost
 
 Done = Callable[[object], None]
 """Called with the result of a proposal, or with the RaftError why there is none."""
@@ -74,13 +72,18 @@ class RaftGroup:
     """A member of one group on this server."""
 
     def __init__(
-        self, host: RaftHost, name: str, node: Node, machine: StateMachine, limits: GroupLimits
+        self,
+        touch: Callable[[RaftGroup], None],
+        name: str,
+        node: Node,
+        machine: StateMachine,
+        limits: GroupLimits,
     ) -> None:
         self.name = name
         self.encoded_name = name.encode("utf-8", "surrogateescape")
         self.node = node
         self.limits = limits
-        self._host = host
+        self._touch = touch
         self._machine = machine
         self.applied = node.log.handed_out
         self._applied_term = node.log.snapshot.term
@@ -144,7 +147,7 @@ class RaftGroup:
         proposals.append(_Proposal(place, node.term, size, done))
         self._proposal_bytes += size
         if not self.is_dirty:
-            self._host.touch(self)
+            self._touch(self)
 
     def _drop_cut_off(self, place: int) -> None:
         """Answer proposals of an earlier leadership whose entries this log has lost since."""
@@ -173,7 +176,7 @@ class RaftGroup:
         self._next_read += 1
         self._reads[self._next_read] = answer
         self.node.read(self._next_read)
-        self._host.touch(self)
+        self._touch(self)
         try:
             await answer
         finally:
@@ -188,7 +191,7 @@ class RaftGroup:
         place = self.node.propose_membership(membership)
         self._drop_cut_off(place)
         self._proposals.append(_Proposal(place, self.node.term, 0, _into(answer)))
-        self._host.touch(self)
+        self._touch(self)
         await answer
 
     async def add_learner(self, member: int) -> None:
@@ -206,7 +209,7 @@ class RaftGroup:
     def transfer_leadership(self, target: int) -> None:
         """Hand over to a voter. Raises NotLeaderError and TransferError."""
         self.node.transfer_leadership(target)
-        self._host.touch(self)
+        self._touch(self)
 
     # ---- what the host tells
 
@@ -237,7 +240,7 @@ class RaftGroup:
         first, last = entries[0].index, entries[-1].index
         assert first == self.applied + 1, "entries are applied in order"
         self.applied, self._applied_term = last, entries[-1].term
-        self._bytes_behind_snapshot += sum([len(each[3]) for each in entries])
+        self._bytes_behind_snapshot += payload_bytes(entries)
         proposals = self._proposals
         if not proposals or proposals[0].place > last:
             return

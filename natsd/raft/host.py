@@ -36,8 +36,11 @@ from natsd.raft.state_machine import StateMachine
 from natsd.raft.storage.raft_logs import GroupWrite, RaftLogs
 from natsd.raft.storage.recovery import RecoveredGroup
 from natsd.raft.transport import Transport, server_of
+from natsd.store.disk.disk import is_transient
 
 RETRY_TICKS = 10
+FORGOTTEN_AFTER = 1000  # times `absence_ticks`: so long a silent server is sent empty frames
+LATE_TICKS_MAX = 100  # more end any lease
 
 _logger = logging.getLogger(__name__)
 
@@ -103,14 +106,17 @@ class RaftHost:
         self._awake: set[RaftGroup] = set()
         self._tick = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._next_tick_at = 0.0
         self.failure: Exception | None = None
         """Why the groups stand still; None: all is well."""
 
     def start(self) -> None:
         """Begin to tick and to receive."""
         self._logs.watch(self._loop)
+        self._logs.run_blocking = partial(self._loop.run_in_executor, None)
         self._transport.listen(self._receive)
-        self._timer = self._loop.call_later(self.options.tick_s, self._on_timer)
+        self._next_tick_at = self._loop.time() + self.options.tick_s
+        self._timer = self._loop.call_at(self._next_tick_at, self._on_timer)
 
     async def close(self) -> None:
         """Stop all groups; what is under way is uncertain. The logs stay open."""
@@ -160,7 +166,7 @@ class RaftHost:
             self._random_below,
         )
         node.is_observer = is_observer
-        group = RaftGroup(self, name, node, machine, self.options.limits)
+        group = RaftGroup(self.touch, name, node, machine, self.options.limits)
         self.groups[name] = self._by_name[group.encoded_name] = group
         self.touch(group)
         return group
@@ -274,14 +280,18 @@ class RaftHost:
 
     def _hold(self, group: RaftGroup, effects: Effects) -> None:
         """Store a snapshot that the leader has sent, before anything that comes behind it."""
-        snapshot = effects.snapshot
-        assert snapshot is not None
+        snapshot = _snapshot_of(effects)
         group.is_held = True
         group.restore(snapshot)
         then = partial(self._snapshot_held, group, effects)
         self._logs.put_snapshot(group.name, snapshot, then)
 
     def _snapshot_held(self, group: RaftGroup, effects: Effects, error: Exception | None) -> None:
+        if error is not None and is_transient(error) and not group.is_closed:
+            put = partial(self._logs.put_snapshot, group.name, _snapshot_of(effects))
+            later = partial(put, partial(self._snapshot_held, group, effects))
+            self._loop.call_later(RETRY_TICKS * self.options.tick_s, later)
+            return
         if error is not None:
             self._fail(error)
             return
@@ -354,8 +364,9 @@ class RaftHost:
             frame = read_frame(data)
             if frame.server == self.server:
                 return
+            is_new = frame.server not in self._peers
             peer = self._peer(frame.server)
-            self._heard(peer, frame.boot)
+            self._heard(peer, frame.boot, is_new)
             body = peer.reader.take(frame)
             if body:
                 self._take_body(body)
@@ -372,9 +383,9 @@ class RaftHost:
                 group.node.step(message)
                 self.touch(group)
 
-    def _heard(self, peer: _Peer, boot: int) -> None:
+    def _heard(self, peer: _Peer, boot: int, is_new: bool) -> None:
         peer.heard_tick = self._tick
-        is_new_process = peer.boot not in (0, boot)
+        is_new_process = is_new or peer.boot not in (0, boot)
         peer.boot = boot
         if peer.is_absent or is_new_process:
             peer.is_absent = False
@@ -400,9 +411,14 @@ class RaftHost:
     # ---- time
 
     def _on_timer(self) -> None:
-        self._timer = self._loop.call_later(self.options.tick_s, self._on_timer)
-        if self.failure is None:
-            self.tick()
+        """Tick; with lease reads, once for each tick that has passed while the loop was busy."""
+        now = self._loop.time()
+        late = int((now - self._next_tick_at) / self.options.tick_s)
+        self._next_tick_at = now + self.options.tick_s
+        self._timer = self._loop.call_at(self._next_tick_at, self._on_timer)
+        for _ in range(1 + (min(late, LATE_TICKS_MAX) if self.options.group.lease_reads else 0)):
+            if self.failure is None:
+                self.tick()
 
     def tick(self) -> None:
         """Take note that a tick has passed."""
@@ -441,13 +457,21 @@ class RaftHost:
 
     def _look_for_peers(self) -> None:
         options = self.options
-        for peer in self._peers.values():
+        for peer in tuple(self._peers.values()):
+            if self._tick - peer.heard_tick >= options.absence_ticks * FORGOTTEN_AFTER:
+                del self._peers[peer.server]
+                continue
             if self._tick - peer.sent_tick >= options.presence_ticks:
                 self._send_to(peer)
             is_silent = self._tick - peer.heard_tick >= options.absence_ticks
             if is_silent and not peer.is_absent:
                 peer.is_absent = True
                 self._wake(peer.server)
+
+
+def _snapshot_of(effects: Effects) -> Snapshot:
+    assert effects.snapshot is not None
+    return effects.snapshot
 
 
 def _write_of(group: RaftGroup, effects: Effects) -> GroupWrite:

@@ -82,8 +82,16 @@ class Member:
 
     @property
     def may_campaign(self) -> bool:
-        """Tell whether the member may become the leader."""
-        return self.health is Health.SOUND and self.id in self.log.membership.current.voters
+        """Tell whether the member may become the leader.
+
+        A voter whose removal is not committed may be the only one with that entry, which makes it
+        refuse all others: it leads until the removal is committed (thesis, 4.2.2).
+        """
+        members = self.log.membership
+        is_voter = self.id in members.current.voters or (
+            members.changed_at > self.log.commit and self.id in members.before.voters
+        )
+        return self.health is Health.SOUND and is_voter
 
     def note_health(self, member: int, health: Health, last_index: int) -> None:
         """Note what a member says of its storage."""

@@ -74,6 +74,11 @@ class MembershipHistory:
         """Return the index of the entry, or of the snapshot, that holds the current membership."""
         return self._changes[-1][0]
 
+    @property
+    def before(self) -> Membership:
+        """Return the membership that the current one replaced, if the log still knows it."""
+        return self._changes[max(-2, -len(self._changes))][1]
+
     def appended(self, entries: tuple[Entry, ...]) -> bool:
         """Note the memberships among new entries; return whether there are any."""
         found = [entry for entry in entries if entry.kind is not EntryKind.NORMAL]

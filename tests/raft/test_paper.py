@@ -270,6 +270,19 @@ def test_6_a_leader_that_is_removed_steps_down_when_that_is_committed() -> None:
     assert group.nodes[2].is_leader or group.nodes[3].is_leader
 
 
+def test_thesis_4_2_2_a_removed_member_leads_until_its_removal_is_committed() -> None:
+    group = Group(4)
+    leader = group.elect(1)
+    group.change(1, without(leader.membership, 1))
+    group.sent.clear()  # member 1 alone holds the removal, and so refuses all others
+    group.restart(1)
+    group.nodes.pop(2)
+    group.patience[3] = 9
+    group.tick_all(60)
+    assert group.nodes[3].membership.voters == {2, 3, 4}
+    assert group.nodes[3].is_leader or group.nodes[4].is_leader
+
+
 def test_6_a_change_that_is_overwritten_is_undone() -> None:
     group = Group(3)
     leader = group.elect(1)

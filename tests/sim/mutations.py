@@ -229,7 +229,10 @@ def vote_before_sync() -> Patches:
     return early(Vote, VoteReply)
 
 
-@mutation("counts the leader's own entries before they are synced", **CRASHES)
+@mutation(
+    "counts the leader's own entries before they are synced",
+    **(CRASHES | {"disk_delay_max": 400, "down_max": 100, "faults": only("crash_leader")}),
+)
 def count_unsynced() -> Patches:
     def advance_commit(self: Leadership) -> None:
         self.progress[self._me.id].match = self._me.log.last_index
@@ -322,7 +325,9 @@ def apply_before_commit() -> Patches:
     return [(Log, "take_committed", take_committed)]
 
 
-@mutation("takes the leader's commit index for entries that may differ from the leader's")
+@mutation(
+    "takes the leader's commit index for entries that may differ from the leader's", **FIGURE_8
+)
 def commit_beyond_match() -> Patches:
     def on_append(self: Following, sent: Append) -> None:
         original(self, sent)

@@ -8,8 +8,10 @@ from tests.sim.linearizability import FOREVER, Operation, is_linearizable
 from tests.sim.mutations import MUTATIONS, hunt
 from tests.sim.simulation import Simulation, simulate
 
-CASES = 10
-SEEDS_PER_CASE = 30
+pytestmark = pytest.mark.timeout(300)  # all of it computes: a busy machine only makes it slower
+
+CASES = 15
+SEEDS_PER_CASE = 20
 HUNT_SEEDS_MAX = 300
 
 
@@ -33,6 +35,8 @@ def test_a_seed_is_a_history() -> None:
 def test_planted_bug_is_caught(name: str) -> None:
     result, tried = hunt(name, HUNT_SEEDS_MAX)
     assert result is not None, f"nothing caught it in {tried} seeds: {MUTATIONS[name].says}"
+    without = Simulation(result.seed, focus=MUTATIONS[name].focus).run()
+    assert not without.violation, "the same seed must hold without the bug"
 
 
 # The checker of histories

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from natsd.raft.entry import NOBODY, Entry, HardState
+from natsd.raft.log import payload_bytes
 from natsd.raft.storage.records import GroupState
 
 ENTRY_OVERHEAD_BYTES = 64  # about what an entry takes on disk beside its data
@@ -28,7 +29,7 @@ class Run:
 
 def bytes_of(entries: Sequence[Entry]) -> int:
     """Return about how many bytes entries take on disk."""
-    return sum([len(entry.data) for entry in entries]) + ENTRY_OVERHEAD_BYTES * len(entries)
+    return payload_bytes(entries) + ENTRY_OVERHEAD_BYTES * len(entries)
 
 
 class GroupLog:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from natsd.raft.storage.records import Record, Touch, end_record, touched_record
+from natsd.raft.storage.records import Record, Touch, last_records, touched_record
 from natsd.store.disk.disk import CommitJob, Disk, DiskFile
 from natsd.store.wal.entries import encode_entries, grown_allocation
 from natsd.store.wal.format import HEADER_BYTES, encode_batch, encode_header
 
 VERSION = 1
+HEADS_PER_SEGMENT = 4  # a segment is at least so many times as long as its first batch
 
 
 @dataclass(slots=True, eq=False)
@@ -73,12 +74,14 @@ class LogFiles:
         self._magic = magic
         self._random_bytes = random_bytes
         self._bytes_max = bytes_max
+        self._full_at = bytes_max
         self.segments = list(old)
         self._next_batch = last_batch + 1
         self._next_segment = last_segment + 1
         self._current: _Current | None = None
         self._fresh: _Current | None = None  # created, and without a batch yet
         self._staged: _Staged | None = None
+        self._has_failed = False  # the batch before was not written, or only a part of it
         self._touched: list[Touch] = []  # by the batch before
 
     @property
@@ -89,7 +92,7 @@ class LogFiles:
     @property
     def begins_segment(self) -> bool:
         """Whether the next batch begins a segment, so that it must start with its head."""
-        return self._current is None or self._current.segment.end >= self._bytes_max
+        return self._current is None or self._current.segment.end >= self._full_at
 
     @property
     def next_number(self) -> int:
@@ -106,21 +109,25 @@ class LogFiles:
         number, start = self._next_batch, current.segment.end
         records.insert(0, touched_record(number - 1, self._touched))
         encoded = encode_entries(current.seed, records)
-        end = encode_entries(current.seed, [end_record(number, encoded)])
-        batch = encode_batch(current.seed, number, len(records) + 1, encoded + end)
+        count, last = last_records(number, current.seed, encoded)
+        batch = encode_batch(current.seed, number, len(records) + count, encoded + last)
         self._staged = _Staged(current, start + len(batch), touched)
-        self._allocate(job, current, start, start + len(batch))
+        self._make_room(job, current, start, start + len(batch))
         job.write(current.file, batch, start)
         return current.file
 
-    def _allocate(self, job: CommitJob, current: _Current, start: int, end: int) -> None:
+    def _make_room(self, job: CommitJob, current: _Current, start: int, end: int) -> None:
         wanted = grown_allocation(end, self._bytes_max)
         if not current.is_begun:
+            job.truncate(current.file, 0)
             job.allocate(current.file, 0, wanted)
             header = encode_header(self._magic, VERSION, current.segment.number, current.seed)
             job.write(current.file, header, 0)
             job.datasync(current.file)
             job.sync_directory(self._directory)
+        elif self._has_failed:  # a longer batch may have left bytes there
+            job.truncate(current.file, start)
+            job.allocate(current.file, start, wanted - start)
         elif wanted > grown_allocation(start, self._bytes_max):
             job.allocate(current.file, start, wanted - start)
 
@@ -135,6 +142,7 @@ class LogFiles:
     def committed(self) -> None:
         """Note that the batch is on disk."""
         staged, self._staged = self._staged, None
+        self._has_failed = False
         assert staged is not None
         if staged.current is self._fresh:
             if self._current is not None:
@@ -143,6 +151,7 @@ class LogFiles:
             self._current.is_begun = True
             self.segments.append(self._current.segment)
             self._next_segment += 1
+            self._full_at = max(self._bytes_max, HEADS_PER_SEGMENT * staged.end)
         staged.current.segment.end = staged.end
         self._touched = staged.touched
         self._next_batch += 1
@@ -150,6 +159,7 @@ class LogFiles:
     def failed(self) -> None:
         """Note that the batch was not written; the next one takes its place."""
         self._staged = None
+        self._has_failed = True
 
     def removed(self, segment: Segment) -> None:
         """Forget a segment whose file is being removed."""

@@ -390,7 +390,11 @@ class RaftLogs:
         is_replaced = state.is_removed or before.snapshot_index != state.snapshot_index
         if before.snapshot_index and is_replaced:
             index, term = before.snapshot_index, before.snapshot_term
-            self._remove_file(snapshot_path(self._snapshots, group.name, index, term))
+            path = snapshot_path(self._snapshots, group.name, index, term)
+            if state.is_removed:  # at once: a new group of this name may have one with this path
+                _remove_or_log(self._disk, path, path in self._set_aside)
+            else:
+                self._remove_file(path)
 
     def _failed(self, error: OSError, failed_sync: bool) -> None:
         """Try again later if only space or the like was lacking; otherwise write nothing more."""
@@ -412,7 +416,8 @@ class RaftLogs:
 
     def _remove_file(self, path: Path) -> None:
         """Remove a file that is not needed any more, or set it aside if it is damaged."""
-        self.run_blocking(partial(remove_file, self._disk, path, path in self._set_aside))
+        is_damaged = path in self._set_aside
+        self.run_blocking(partial(_remove_or_log, self._disk, path, is_damaged))
 
     # ---- the event loop
 
@@ -445,3 +450,10 @@ def _encoded(group: str) -> bytes:
     name = group.encode("utf-8", "surrogateescape")
     assert 0 < len(name) <= GROUP_BYTES_MAX, f"the name of the group {group!r} is too long"
     return name
+
+
+def _remove_or_log(disk: Disk, path: Path, is_damaged: bool) -> None:
+    try:
+        remove_file(disk, path, is_damaged)
+    except OSError as error:
+        _logger.warning("%s is not needed, and is not removed: %s", path, error)

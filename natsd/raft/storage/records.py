@@ -10,11 +10,12 @@
     TOUCHED         -                number of the     what the batch before this one wrote: for
                                      batch before      each group flags u8, name length u8,
                                                        first index u64, last index u64, name
-    END             -                the batch's       u32 for each sector of the batch that is
-                                     number            all zeros, though it is written
+    FILL            -                -                 so much that END is in one sector
+    END             -                the batch's       u32: number of sectors of the batch that are
+                                     number            all zeros although they are written
 
 TOUCHED begins every batch: if the batch before is damaged, it says who lost what. END ends every
-batch, so that its last sector is never all zeros.
+batch: its last sector is never all zeros, and END tells how many of the others are.
 
 A group's state counts by its version, which grows with every state that is written, of any group.
 """
@@ -22,11 +23,18 @@ A group's state counts by its version, which grows with every state that is writ
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from natsd.raft.entry import Entry, EntryKind, HardState, Health
-from natsd.store.wal.format import BATCH_HEADER_BYTES, SECTOR_BYTES
+from natsd.store.wal.entries import decode_entries, encode_entries
+from natsd.store.wal.format import (
+    BATCH_HEADER_BYTES,
+    BATCH_MAGIC,
+    ENTRY_HEADER_BYTES,
+    SECTOR_BYTES,
+    Batch,
+)
 
 LOG_MAGIC: Final = b"NATSDRFT"
 STATE_MAGIC: Final = b"NATSDRST"
@@ -39,12 +47,15 @@ STATE: Final = 20
 FILES: Final = 21
 TOUCHED: Final = 22
 END: Final = 23
+FILL: Final = 24
 ENTRY_KINDS: Final = range(NORMAL, NORMAL + 4)
 
 TERM: Final = struct.Struct("<Q")
 STATE_FIELDS: Final = struct.Struct("<7QB7x")
 FILES_FIELDS: Final = struct.Struct("<QQQ")
 TOUCHED_FIELDS: Final = struct.Struct("<BBQQ")
+COUNT: Final = struct.Struct("<I")
+END_BYTES: Final = ENTRY_HEADER_BYTES + COUNT.size
 GROUP_BYTES_MAX: Final = 64
 ZERO_SECTOR: Final = bytes(SECTOR_BYTES)
 
@@ -83,13 +94,15 @@ class Files(NamedTuple):
     """Newest version of a state when this was written."""
 
 
-def entry_records(group: bytes, entries: Iterable[Entry], moved: int = 0) -> Iterator[Record]:
-    """Yield the records of entries; `moved` is MOVED if they were written before."""
-    term_before, name, base = -1, b"", NORMAL + moved
-    for index, term, kind, data in entries:
-        if term != term_before:
-            term_before, name = term, group + TERM.pack(term)
-        yield base + kind, name, index, data
+def entry_records(group: bytes, entries: Sequence[Entry], moved: int = 0) -> list[Record]:
+    """Return the records of entries; `moved` is MOVED if they were written before."""
+    base = NORMAL + moved
+    if entries[0].term == entries[-1].term:  # terms never fall, so all are equal
+        name = group + TERM.pack(entries[0].term)
+        return [(base + kind, name, index, data) for index, _, kind, data in entries]
+    return [
+        (base + kind, group + TERM.pack(term), index, data) for index, term, kind, data in entries
+    ]
 
 
 def read_entry(record: Record) -> tuple[bytes, Entry]:
@@ -152,21 +165,30 @@ def read_touched(data: bytes) -> list[Touch]:
     return found
 
 
-def end_record(number: int, encoded: bytes) -> Record:
-    """Return the last record of a batch whose other records are encoded already."""
-    sectors: list[int] = []
-    if ZERO_SECTOR in encoded:  # the header in front is not zeros, so sector 0 never is
-        sectors = [each for each in zero_sectors(bytes(BATCH_HEADER_BYTES) + encoded) if each]
-    return END, b"", number, struct.pack(f"<{len(sectors)}I", *sectors)
+def last_records(number: int, seed: int, encoded: bytes) -> tuple[int, bytes]:
+    """Return how many records end a batch whose others are encoded, and their bytes."""
+    count, filler = 1, b""
+    at = (BATCH_HEADER_BYTES + len(encoded)) % SECTOR_BYTES
+    if at + END_BYTES > SECTOR_BYTES:
+        data = b"\xff" * max(0, SECTOR_BYTES - at - ENTRY_HEADER_BYTES)
+        count, filler = 2, encode_entries(seed, [(FILL, b"", 0, data)])
+    zeros = 0
+    if ZERO_SECTOR in encoded:
+        zeros = count_zero_sectors(BATCH_MAGIC.ljust(BATCH_HEADER_BYTES) + encoded + filler)
+    end = encode_entries(seed, [(END, b"", number, COUNT.pack(zeros))])
+    return count, filler + end
 
 
-def zero_sectors(data: bytes) -> Iterator[int]:
-    """Yield the number of each whole sector that is all zeros."""
-    for at in range(0, len(data) - SECTOR_BYTES + 1, SECTOR_BYTES):
-        if data[at : at + SECTOR_BYTES] == ZERO_SECTOR:
-            yield at // SECTOR_BYTES
+def read_end(seed: int, data: bytes, batch: Batch) -> int | None:
+    """Return the number of sectors that END names; None: it does not verify."""
+    at = batch.offset + batch.size - END_BYTES  # as if a batch with this one entry began there
+    found = decode_entries(seed, data, at, END_BYTES)
+    if len(found) != 1 or found[0][0] != END or found[0][2] != batch.number or not found[0][3]:
+        return None
+    return int(COUNT.unpack(found[0][3])[0])
 
 
-def read_zero_sectors(data: bytes) -> frozenset[int]:
-    """Return the sectors that the END record names."""
-    return frozenset(struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4]))
+def count_zero_sectors(data: bytes) -> int:
+    """Return how many whole sectors are all zeros."""
+    ends = range(SECTOR_BYTES, len(data) + 1, SECTOR_BYTES)
+    return sum(data[end - SECTOR_BYTES : end] == ZERO_SECTOR for end in ends)

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from natsd.raft.storage.errors import LogsUnreadableError
-from natsd.raft.storage.records import END, VERSION, Record, read_zero_sectors, zero_sectors
+from natsd.raft.storage.records import (
+    END,
+    VERSION,
+    ZERO_SECTOR,
+    Record,
+    count_zero_sectors,
+    read_end,
+)
 from natsd.store.disk.disk import Disk
 from natsd.store.disk.doubled_file import read_contents
 from natsd.store.disk.holes import PAGE_BYTES
@@ -92,10 +99,9 @@ def read_segment(disk: Disk, path: Path, number: int, magic: bytes) -> ReadSegme
         damage.append((0, "a copy of the header does not verify"))
     damage += [(start, f"{end - start} bytes are no batch") for start, end in found.gaps]
     batches = [_read_batch(data, seed, batch) for batch in found.batches]
-    end_damage = ""
     if batches and not batches[-1].is_whole:  # nothing in this segment proves that it was synced
-        torn = batches.pop()
-        end_damage = _damage_of_last(data, torn, contents.holes)
+        batches.pop()
+        end_damage = _damage_of_last(data, seed, found.batches[-1], contents.holes)
     else:
         end_damage = _damage_behind(data, found.end, seed, contents.holes)
     return ReadSegment(path, number, batches, damage, end_damage)
@@ -108,18 +114,18 @@ def _read_batch(data: bytes, seed: int, batch: Batch) -> ReadBatch:
     return ReadBatch(batch.number, batch.offset, batch.end, whole, is_whole)
 
 
-def _damage_of_last(data: bytes, batch: ReadBatch, holes: tuple[int, ...]) -> str:
+def _damage_of_last(data: bytes, seed: int, batch: Batch, holes: tuple[int, ...]) -> str:
     """Return what is wrong with a last batch whose header verifies; empty: it is torn."""
-    sectors = data[batch.offset : batch.end]
     if _has_hole(holes, batch.offset, batch.end):
         return "the last batch cannot be read"
-    if len(sectors) < batch.end - batch.offset:
+    if len(data) < batch.end:
         return ""
-    written = [body for kind, _, _, body in batch.records if kind == END]
-    expected = read_zero_sectors(written[0]) if written else frozenset()
-    if set(zero_sectors(sectors)) > expected:
-        return ""
-    return "the last batch does not verify"
+    zeros = read_end(seed, data, batch)
+    if zeros is None:
+        is_torn = data[batch.end - SECTOR_BYTES : batch.end] == ZERO_SECTOR
+    else:
+        is_torn = count_zero_sectors(data[batch.offset : batch.end]) > zeros
+    return "" if is_torn else "the last batch does not verify"
 
 
 def _damage_behind(data: bytes, end: int, seed: int, holes: tuple[int, ...]) -> str:
