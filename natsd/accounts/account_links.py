@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from natsd.accounts.account import Account
     from natsd.accounts.account_sharing import AccountSharing
     from natsd.accounts.directory import AccountDirectory
+    from natsd.accounts.remote_latency import RemoteMeasures
     from natsd.accounts.service_latency import Describe
     from natsd.core.network import Reactor
 
@@ -58,6 +59,7 @@ class AccountLinks:
         describe: "Describe",
         *,
         cluster: str = "",
+        remote: "RemoteMeasures | None" = None,
         check_activation: CheckActivation = no_activation,
         changed: Callable[["Account"], object] = _nobody_changed,
     ) -> None:
@@ -70,6 +72,7 @@ class AccountLinks:
         self._reactor = reactor
         self._describe = describe
         self._cluster = cluster
+        self._remote = remote
         self._changed = changed
         self._rules = ImportRules(check_activation)
         self._sharing: dict[str, AccountSharing] = {}
@@ -225,7 +228,7 @@ class AccountLinks:
             from natsd.accounts.account_sharing import AccountSharing  # few servers have links
 
             sharing = self._sharing[account.name] = AccountSharing(
-                account, self._reactor, self._describe
+                account, self._reactor, self._describe, self._remote
             )
         return sharing
 

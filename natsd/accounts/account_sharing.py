@@ -20,6 +20,7 @@ from natsd.core.routing import Subscription
 
 if TYPE_CHECKING:
     from natsd.accounts.account import Account
+    from natsd.accounts.remote_latency import RemoteMeasures
 
 DEFAULT_THRESHOLD_NS: Final = 120 * 10**9
 RESPONSE_TYPES: Final = {
@@ -34,10 +35,17 @@ Key = tuple[Any, ...]
 class AccountSharing:
     """The exported services and the imports of one account."""
 
-    def __init__(self, account: "Account", reactor: Reactor, describe: Describe) -> None:
+    def __init__(
+        self,
+        account: "Account",
+        reactor: Reactor,
+        describe: Describe,
+        remote: "RemoteMeasures | None" = None,
+    ) -> None:
         self.account = account
         self._reactor = reactor
         self._describe = describe
+        self._remote = remote
         self._exports: dict[str, ExportedService] = {}
         self._streams: dict[Key, StreamLink] = {}
         self._services: dict[Key, Subscription] = {}
@@ -67,7 +75,9 @@ class AccountSharing:
         elif not isinstance(service.latency, ServiceLatency) or (
             service.latency.options != given.latency
         ):
-            service.latency = ServiceLatency(self.account, given.latency, self._describe)
+            service.latency = ServiceLatency(
+                self.account, given.latency, self._describe, self._remote
+            )
         return service
 
     def begin_stream(self, key: Key, exporter: "Account", permit: Permit) -> None:

@@ -241,6 +241,16 @@ class MessageTrace:
         """Return the header block with the number of the server that gets it."""
         return with_header(block, HOP, hop.encode())
 
+    @property
+    def destination(self) -> bytes:
+        """The subject to which the trace is sent."""
+        return self._destination.encode("utf-8", "surrogateescape")
+
+    @staticmethod
+    def sent_to(block: bytes, destination: bytes) -> bytes:
+        """Return the header block with which other servers send their traces to another subject."""
+        return with_header(block, DESTINATION, destination)
+
     def forwarded(self, route: TracedRoute, hop: str, error: str) -> None:
         """Record that the message was forwarded; `error`: why it was not, or is not traced."""
         self._egresses += 1

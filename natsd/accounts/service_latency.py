@@ -8,6 +8,8 @@
   drawn, the trace headers decide: Uber-Trace-Id, X-B3-Sampled, X-B3-TraceId, B3, traceparent.
 - The times are estimated from the round-trip times of requestor and responder.
 - A metric is published in the exporting account.
+- If the responder is connected to another server of the cluster, that server measures its part
+  (remote_latency.py).
 
 Source: nats-server's `shouldSample` and `sendTrackingLatency` (server/accounts.go).
 """
@@ -16,16 +18,18 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from natsd.config.sharing_options import LatencyOptions
-from natsd.core.network import ClientSession, Session, trace_headers
+from natsd.core.network import ClientSession, RouteSession, Session, trace_headers
 from natsd.core.wall_time import timestamp
 
 if TYPE_CHECKING:
     from natsd.accounts.account import Account
+    from natsd.accounts.remote_latency import RemoteMeasures, RemotePart
 
 Describe = Callable[[Session | None, str, str, bool, bool], Mapping[str, object]]
 """Called with a client (None: the server), its account, the account that passed its request on
@@ -52,8 +56,16 @@ Headers = dict[str, list[str]]
 class ServiceLatency:
     """The measurements of one exported service."""
 
-    def __init__(self, account: "Account", options: LatencyOptions, describe: Describe) -> None:
+    def __init__(
+        self,
+        account: "Account",
+        options: LatencyOptions,
+        describe: Describe,
+        remote: "RemoteMeasures | None" = None,
+    ) -> None:
+        """Measure the service; `remote` knows what other servers measure, None: there are none."""
         self.options = options
+        self.remote = remote
         self._account = account
         self._describe = describe
 
@@ -103,7 +115,18 @@ class ServiceLatency:
 class LatencyMeasure:
     """The measure of one request; either `answered` or `failed` is called, once."""
 
-    __slots__ = ("_account", "_headers", "_is_shared", "_requestor", "_service", "_start_ns")
+    reply_suffix: bytes
+    """End of the reply subject, from which other servers know that the request is measured."""
+
+    __slots__ = (
+        "_account",
+        "_headers",
+        "_is_shared",
+        "_requestor",
+        "_service",
+        "_start_ns",
+        "reply_suffix",
+    )
 
     def __init__(
         self,
@@ -119,10 +142,15 @@ class LatencyMeasure:
         self._is_shared = is_shared
         self._headers = headers
         self._start_ns = time.time_ns()
+        self.reply_suffix = b"" if service.remote is None else service.remote.reply_suffix
 
-    def answered(self, responder: Session | None) -> None:
-        """Publish the metric of a request that is answered now."""
+    def answered(self, responder: Session | None, reply: bytes) -> None:
+        """Publish the metric of a request that is answered now, on the subject `reply`."""
         taken_ns = max(time.time_ns() - self._start_ns, 0)
+        remote = self._service.remote
+        if remote is not None and isinstance(responder, RouteSession):
+            remote.complete(reply.decode(), partial(self._answered_elsewhere, taken_ns))
+            return
         began_ns = time.monotonic_ns()
         sides = self._requestor_info()
         if responder is not None:
@@ -134,6 +162,17 @@ class LatencyMeasure:
             system_ns = time.monotonic_ns() - began_ns
             total_ns += system_ns
         self._publish(200, sides, max(taken_ns - responder_rtt_ns, 0), system_ns, total_ns)
+
+    def _answered_elsewhere(self, taken_ns: int, part: "RemotePart | None") -> None:
+        """Publish the metric of a request that a client of another server has answered."""
+        sides = self._requestor_info()
+        service_ns, system_ns = taken_ns, 0
+        if part is not None:
+            if part.responder is not None:
+                sides["responder"] = part.responder
+            service_ns = max(part.service, 0)
+            system_ns = max(taken_ns - part.service - part.rtt_ns, 0)
+        self._publish(200, sides, service_ns, system_ns, taken_ns + rtt_ns(self._requestor))
 
     def failed(self, status: int) -> None:
         """Publish the metric of a request that is not answered."""

@@ -31,13 +31,14 @@ from natsd.cluster.peer_info import (
 from natsd.cluster.targets import Target
 from natsd.config import Options
 from natsd.config.levels import TRACE
-from natsd.core.network import Endpoint, Reactor, RouteSession, Settings, TlsFraming
+from natsd.core.network import Endpoint, Reactor, RouteSession, Session, Settings, TlsFraming
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason, ErrorText
 
 if TYPE_CHECKING:
     import ssl
 
+    from natsd.accounts.remote_latency import RequestTimes
     from natsd.clients.tracing import Decision
     from natsd.cluster.compression import CompressionFraming
     from natsd.tls.peer import TlsState
@@ -69,6 +70,10 @@ class RouteEvents(Protocol):
 
     def opening_timed_out(self, route: "Route") -> bool:
         """Handle the deadline of a TLS handshake; False: there is none under way."""
+
+    @property
+    def request_times(self) -> "RequestTimes":
+        """When measured requests of peers were delivered here."""
 
     @property
     def trace_source(self) -> TraceSource:
@@ -206,6 +211,14 @@ class Route(RouteSession):
         from natsd.cluster.traces import decide
 
         return decide(self, self._events.trace_source, account, subject, headers, size)
+
+    def request_measured(self, account: Account, reply: bytes) -> None:
+        """Remember when a request is delivered here whose latency the peer measures."""
+        self._events.request_times.request(account.name, reply)
+
+    def response_measured(self, reply: bytes, responder: Session | None) -> None:
+        """Tell the peer how long a measured request took here."""
+        self._events.request_times.response(reply, responder)
 
     def takes_traces(self) -> bool:
         """Return whether the peer records what becomes of a traced message."""

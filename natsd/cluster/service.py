@@ -12,7 +12,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
@@ -39,6 +39,7 @@ from natsd.core.reasons import ClosedReason, ErrorText
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from natsd.accounts.remote_latency import RequestTimes
     from natsd.clients.transport import TransportLink
     from natsd.cluster.openings import RouteOpenings
 
@@ -233,6 +234,16 @@ class RouteService:
     def opening_timed_out(self, route: Route) -> bool:
         """Handle the deadline of a TLS handshake; False: there is none under way."""
         return self._openings is not None and self._openings.timed_out(route)
+
+    @cached_property
+    def request_times(self) -> "RequestTimes":
+        """When measured requests of peers were delivered here."""
+        from natsd.accounts.remote_latency import RequestTimes  # few requests are measured
+        from natsd.clients.requestor import Requestors
+
+        host = self._host
+        describe = Requestors(host.server_name, lambda: self.cluster.name).describe
+        return RequestTimes(host.accounts.system, describe)
 
     @property
     def trace_source(self) -> TraceSource:

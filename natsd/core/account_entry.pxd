@@ -55,7 +55,8 @@ cdef class AccountEntry(Sink):
     cdef Py_ssize_t random_at
 
     cdef PendingReply expect(
-        self, const char* reply, Py_ssize_t length, ExportedService export, AccountEntry requestor
+        self, const char* reply, Py_ssize_t length, ExportedService export, AccountEntry requestor,
+        object measure=*,
     )
     cdef int keep(self, PendingReply pending) except -1
     cdef int forget(self, PendingReply pending, int status) except -1

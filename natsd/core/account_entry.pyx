@@ -105,13 +105,20 @@ cdef class AccountEntry(Sink):
     # ---- replies that are expected here
 
     cdef PendingReply expect(
-        self, const char* reply, Py_ssize_t length, ExportedService export, AccountEntry requestor
+        self, const char* reply, Py_ssize_t length, ExportedService export, AccountEntry requestor,
+        object measure=None,
     ):
-        """Return a new reply subject here; its responses go to `reply` in `requestor`."""
+        """Return a new reply subject here; its responses go to `reply` in `requestor`.
+
+        With `measure` (LatencyMeasure) the request is measured.
+        """
         cdef PendingReply pending = PendingReply.__new__(PendingReply)
         if self.prefix is None:
             self.begin_replies()
         pending.subject = self.new_reply()
+        if measure is not None:
+            pending.subject += <bytes> measure.reply_suffix
+        pending.measure = measure
         pending.reply = reply[:length]
         pending.requestor = requestor
         pending.responder = self
@@ -259,7 +266,8 @@ cdef class AccountEntry(Sink):
             return 0
         if pending.measure is not None:
             pending.measure.answered(
-                None if message.origin.session == NULL else <object> message.origin.session
+                None if message.origin.session == NULL else <object> message.origin.session,
+                pending.subject,
             )
             pending.measure = None
         delivered = self.respond(pending, message)

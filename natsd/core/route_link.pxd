@@ -2,11 +2,23 @@
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
+from libc.string cimport memcmp
 
 from natsd.core.routing cimport InterestPeer, MatchResult, Message, SubList, Subscription
 
 
 cdef class RouteSession(OpHandler)
+
+
+cdef inline bint is_measured(const char* reply, Py_ssize_t length) noexcept:
+    """Return whether a reply subject is that of a request whose latency a server measures.
+
+    Such a subject is `_R_.<prefix>.<key>.<hash of the server>.T`.
+    """
+    return (
+        length > 6 and reply[length - 1] == c"T" and reply[length - 2] == c"."
+        and memcmp(reply, b"_R_.", 4) == 0
+    )
 
 
 cdef class RouteLink(InterestPeer):

@@ -132,6 +132,11 @@ cdef class RouteLink(InterestPeer):
         count_routed_out(self.session.reactor.counters, message.data_len)
         if self.session.trace:
             trace_routed(self, result, message)
+        if rarely(is_measured(message.subject, message.subject_len)):
+            self.session.response_measured(
+                message.subject[:message.subject_len],
+                None if message.origin.session == NULL else <object> message.origin.session,
+            )
         if not endpoint.is_dirty:
             self.session.reactor.mark_dirty(endpoint)
         return 1

@@ -92,6 +92,15 @@ cdef class RouteSession(OpHandler):
         """
         return None
 
+    def request_measured(self, account, bytes reply) -> None:
+        """Handle that a request of the peer is delivered here, whose latency the peer measures."""
+
+    def response_measured(self, bytes reply, responder) -> None:
+        """Handle that the response to such a request goes to the peer.
+
+        `responder` is the session that published it; None: the server itself did.
+        """
+
     def takes_traces(self) -> bool:
         """Return whether the peer records what becomes of a traced message."""
         return True
@@ -264,6 +273,8 @@ cdef class RouteSession(OpHandler):
         if mark != NULL:
             _line = rename(message, mark, &renamed)
             message = &renamed
+        if message.reply != NULL and rarely(is_measured(message.reply, message.reply_len)):
+            self.request_measured(link.account, message.reply[:message.reply_len])
         if message.header_len >= ASKING_BLOCK_BYTES and rarely(
             may_be_traced(message.data, message.header_len, link.account.msg_trace is not None)
         ):

@@ -21,6 +21,7 @@ cdef class ServiceImportSink(Sink):
     cdef char* frame                     # line and data of a small request
     cdef Py_ssize_t frame_bytes
 
+    cdef tuple lead_back(self, TracedMessage traced, Message* request, Message* changed)
     cdef bint forward(self, Message* message, TracedMessage traced) except -1
     cdef bytes exported_subject(self, Message* message)
     cdef object begin_measure(self, const Message* message)

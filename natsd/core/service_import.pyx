@@ -40,6 +40,7 @@ cdef enum:
     INFO_LINES_MAX = 1024
     FRAME_BYTES = 512
 
+cdef int64_t TRACES_AWAITED_NS = 10_000_000_000    # traces of other servers, each after the last
 cdef bytes INFO_NAME = b"Nats-Request-Info"
 cdef const char* STATUS = b"NATS/1.0"
 cdef const char* INFO_NAME_LOWER = b"nats-request-info"
@@ -122,8 +123,9 @@ cdef class ServiceImportSink(Sink):
         if self.export.latency is not None:
             measure = self.begin_measure(message)
         if reply != NULL and not is_consumer_ack(reply, reply_len):
-            pending = self.exporter.expect(reply, reply_len, self.export, self.importer)
-            pending.measure = measure
+            pending = self.exporter.expect(
+                reply, reply_len, self.export, self.importer, measure
+            )
             reply = PyBytes_AS_STRING(pending.subject)
             reply_len = PyBytes_GET_SIZE(pending.subject)
         _owner = self.write(&request, message, reply, reply_len)
@@ -292,6 +294,9 @@ cdef class ServiceImportSink(Sink):
             further = TracedMessage.__new__(TracedMessage)
             further.message = request
             further.trace = traced.trace
+            if to.has_remote:
+                kept = self.lead_back(traced, request, &changed)
+                further.message = &changed
             return distribute_traced(to, further, self.reactor, silent)
         if traced.trace.is_only:
             return 0
@@ -301,6 +306,23 @@ cdef class ServiceImportSink(Sink):
         delivered = distribute(to, &changed, self.reactor, silent)
         del kept
         return delivered
+
+    cdef tuple lead_back(self, TracedMessage traced, Message* request, Message* changed):
+        """Set `changed` to the request, with a destination from which traces come back here.
+
+        Other servers publish their traces in the exporter's account. Returns what owns the bytes.
+        """
+        cdef bytes destination = traced.trace.destination
+        cdef ExportedService export = ExportedService(
+            self.export.subject, response_type=STREAM, threshold_ns=TRACES_AWAITED_NS,
+        )
+        cdef PendingReply pending = self.exporter.expect(
+            PyBytes_AS_STRING(destination), PyBytes_GET_SIZE(destination), export, self.importer,
+        )
+        return with_headers(
+            request,
+            traced.trace.sent_to(request.data[:request.header_len], pending.subject), changed,
+        )
 
     cdef char* room(self, Py_ssize_t need) except NULL:
         """Return the frame buffer, grown to `need` bytes."""

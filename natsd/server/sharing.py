@@ -27,6 +27,7 @@ from natsd.config.sharing_options import StreamImport
 from natsd.core.network import Reactor
 
 if TYPE_CHECKING:
+    from natsd.accounts.remote_latency import RemoteMeasures
     from natsd.clients import Client
     from natsd.server.operator_mode import OperatorMode
 
@@ -35,6 +36,7 @@ class SharingHost(Protocol):
     """The part of the server that links its accounts."""
 
     name: str
+    options: Options
     reactor: Reactor
     clients: "dict[int, Client]"
 
@@ -58,9 +60,19 @@ def make_links(
         server.reactor,
         Requestors(server.name, lambda: server.cluster_name).describe,
         cluster=server.cluster_name,
+        remote=_remote_measures(server, accounts),
         check_activation=no_activation if operator is None else _check_by(operator),
         changed=changed,
     )
+
+
+def _remote_measures(server: SharingHost, accounts: AccountDirectory) -> "RemoteMeasures | None":
+    """Return what knows the measures of other servers; None: there are none."""
+    if not server.options.has_cluster or not accounts.has_system:
+        return None
+    from natsd.accounts.remote_latency import RemoteMeasures
+
+    return RemoteMeasures(server.name, accounts.system)
 
 
 def check_sharing(options: Options) -> None:
