@@ -1,7 +1,7 @@
-"""The protocol of routes line by line: a readable model with which the compiled parser is compared.
+"""The protocol of routes line by line: a model with which the compiled parser is compared.
 
-It follows nats-server's `processRoutedMsgArgs` and `processRemoteSub`. A frame is looked at when its
-line is complete; a payload when it is there. Operations are:
+It follows nats-server's `processRoutedMsgArgs` and `processRemoteSub`. A frame is looked at when
+its line is complete; a payload when it is there. Operations are:
 
     ("RS+", origin, account, subject, queue, weight)      the account is None on a dedicated route
     ("RS-", origin, account, subject, queue)

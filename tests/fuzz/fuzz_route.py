@@ -18,7 +18,7 @@ SEEDS = [
         b"RMSG $G foo 5\r\nhello\r\nRMSG ACC foo reply 0\r\n\r\nRMSG NOBODY foo 1\r\nx\r\n",
         b"RMSG $G foo | q r 2\r\nhi\r\nRMSG $G foo + re q 2\r\nhi\r\nRMSG $G foo + re 2\r\nhi\r\n",
         b"RMSG $G foo | _rerouted_ q 2\r\nhi\r\n",
-        b"HMSG $G foo 12 17\r\nNATS/1.0\r\n\r\nhello\r\nHMSG $G foo | q 12 12\r\nNATS/1.0\r\n\r\n\r\n",
+        b"HMSG $G foo 12 17\r\nNATS/1.0\r\n\r\nhello\r\nHMSG $G a | q 0 12\r\nNATS/1.0\r\n\r\n\r\n",
         b"HMSG $G foo + re q r 12 14\r\nNATS/1.0\r\n\r\nhi\r\nhmsg\t$G  foo re 00 002 \nhi\r\n",
         b"LMSG leaf $G foo 0 2\r\nhi\r\nLMSG leaf $G foo re 12 14\r\nNATS/1.0\r\n\r\nhi\r\n",
         b"RMSG $G foo $JS.ACK.S.C.1.2.3.4.5@orders.new 2\r\nhi\r\nRMSG $G a $JS.ACK.S@C 1\r\nx\r\n",
