@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from natsd import Server
 from tests.accounts.shared import Got
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually_within
 
 
 class RawClient(asyncio.Protocol):
@@ -47,6 +47,10 @@ class RawClient(asyncio.Protocol):
         self.send(b"PING\r\n")
         async with asyncio.timeout(DEADLINE_S):
             await pong
+
+    async def found(self, data: bytes) -> None:
+        """Wait for a message with this payload."""
+        await eventually_within(lambda: any(got.data == data for got in self.messages))
 
     def take(self) -> list[Got]:
         """Return the messages since the last call."""

@@ -1,4 +1,4 @@
-"""The protocol of routes line by line: a readable model with which the compiled parser is compared.
+"""The protocol of routes line by line: a model with which the compiled parser is compared.
 
 It follows nats-server's `processRoutedMsgArgs` and `processRemoteSub`. A frame is looked at when
 its line is complete; a payload when it is there. Operations are:
