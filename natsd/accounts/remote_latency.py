@@ -1,9 +1,9 @@
 """The latency of services whose responder is connected to another server of the cluster.
 
     requestor's server                                  responder's server
-    request, reply _R_.….<hash>.T  ─────── route ─────▶ RequestTimes.request
+    request, reply _R_.….<hash>.T  ─────── route ────▶ RequestTimes.request
     LatencyMeasure.answered ◀── response ─ route ────── RequestTimes.response
-    RemoteMeasures ◀── $SYS.LATENCY.M2.<hash> ──────────  └▶ how long it took there, and who answered
+    RemoteMeasures ◀── $SYS.LATENCY.M2.<hash> ───────  └▶ how long it took there, and who answered
 
 - Each side measures its part. The server of the requestor publishes the metric, when it has both
   parts; they come in any order, because they may come on two connections.

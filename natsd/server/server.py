@@ -523,12 +523,12 @@ class Server:
     @property
     def cluster_certificate_end(self) -> datetime | None:
         """When the certificate for routes ends; None: they have no TLS."""
-        return self.cluster_part.certificate_end
+        return None if self.cluster_part is None else self.cluster_part.certificate_end
 
     @property
     def connect_urls(self) -> tuple[str, ...]:
         """The addresses that clients are told, of all servers; empty: none are told."""
-        return self.cluster_part.connect_urls()
+        return () if self.cluster_part is None else self.cluster_part.topology().connect_urls
 
     @property
     def known_servers(self) -> int:
