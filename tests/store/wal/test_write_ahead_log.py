@@ -44,7 +44,9 @@ def write_journal(
 ) -> Path:
     """Write a journal of these batches, followed by zeros, and return its path."""
     path = directory / name
-    path.write_bytes(encode_header(HEADER_MAGIC, VERSION, epoch, SEED) + b"".join(batches) + bytes(4096))
+    path.write_bytes(
+        encode_header(HEADER_MAGIC, VERSION, epoch, SEED) + b"".join(batches) + bytes(4096)
+    )
     return path
 
 
