@@ -16,7 +16,7 @@ from pathlib import Path
 from natsd.bench.raft.trio import SERVERS, Trio
 
 BYTES = 128
-WINDOW = 4096
+WINDOW = 8192
 IDLE_GROUPS = 1_000
 SECONDS, QUICK_SECONDS = 5.0, 1.0
 

@@ -28,6 +28,7 @@ from natsd.raft.transport import member_id
 from natsd.store.disk.real_disk import RealDisk
 
 LATENCY_EVERY = 64
+CHUNK = 1024  # proposals in a turn, so that members work on some while the next ones are made
 
 
 class Counter:
@@ -91,11 +92,16 @@ class Load:
                 self._ended.set_result(None)
             return
         submit, data, done = self._group.submit, self._data, self._done
-        for number in range(self.submitted, self.count + self._window):
+        wanted = self.count + self._window
+        until = min(wanted, self.submitted + CHUNK)
+        for number in range(self.submitted, until):
             if number % LATENCY_EVERY == 0:
                 self._began_ns[number] = time.monotonic_ns()
             submit(data, done)
-            self.submitted += 1
+        self.submitted = until
+        if until < wanted:
+            self._is_due = True
+            self._loop.call_soon(self._refill)
 
     def _done(self, result: object) -> None:
         if result is not None:
