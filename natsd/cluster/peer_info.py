@@ -14,8 +14,6 @@ PROTOCOL_OF_SERVERS: Final = 3
 """Version of the protocol between servers: with accounts, and traces of messages."""
 PROTOCOL_WITH_TRACES: Final = 3
 """Version from which on a server traces messages that it is sent."""
-PROTOCOL_ASYNC_INFO: Final = 1
-"""Version from which on a server handles INFO at any time."""
 
 NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
