@@ -6,7 +6,8 @@
 Promise
 - A host name is looked up for each attempt, and its addresses are tried in random order. Those at
   which this server itself listens are left out; if none is left, the attempts end.
-- Attempts to a server that another one told of are made once at a time.
+- Attempts to one address for one account are made once at a time. A pool needs no more: each of
+  its connections leads to the next one.
 - An error is logged for the first attempt and for every Nth one (`connect_error_reports`,
   `reconnect_error_reports`), in nats-server's words.
 - After `close` there is no task and no socket.
@@ -94,7 +95,7 @@ class Dialer:
         if len(self._tasks) >= DIALS_MAX:
             logger.error("Route to %s is not dialed: too many attempts are under way", dial.target)
             return
-        if not dial.target.is_configured and self._is_under_way(dial):
+        if self._is_under_way(dial):
             return
         task = self._loop.create_task(self._run(dial, after_loss), name="natsd-route-dial")
         self._tasks[task] = dial

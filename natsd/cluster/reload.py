@@ -128,6 +128,7 @@ class Reload:
         cluster, table = self._cluster, self._cluster.table
         for routes in list(table.pooled.values()):
             for route in list(routes.values()):
+                route.must_reconnect = not route.is_configured  # those are dialed below
                 route.close(ClosedReason.ROUTE_REMOVED)
         table.pool_size = cluster.options.pool_size
         for name in added:

@@ -106,6 +106,7 @@ cdef class Endpoint(Pollable):
 
         A second framing stands between the first one and the protocol.
         """
+        framing.reactor = self.reactor
         if self.framing is not None:
             self.nest(framing)
         else:

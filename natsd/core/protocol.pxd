@@ -20,6 +20,7 @@ cdef class Protocol:
 
 cdef class Framing(Protocol):
     cdef Protocol inner
+    cdef Reactor reactor        # that of the endpoint; None before `Endpoint.frame`
     cdef bytearray plain        # decoded bytes that `inner` has not used yet, and a NUL
     cdef Outbound sealed        # encoded bytes that the socket has not taken yet
 

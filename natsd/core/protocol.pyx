@@ -71,6 +71,8 @@ cdef class Framing(Protocol):
             handled = self.inner.take(
                 PyByteArray_AS_STRING(self.plain), PyByteArray_GET_SIZE(self.plain) - 1
             )
+            if self.reactor is not None:
+                self.reactor.end_read()     # recipients may still point into `plain`
             del self.plain[:handled]
         return used
 

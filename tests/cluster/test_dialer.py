@@ -96,7 +96,7 @@ async def test_a_configured_server_is_tried_until_it_is_there(
         found.dial(dial)
         await eventually(lambda: attempts(caplog) > 10)
         assert attempts(caplog, logging.ERROR) == 1 + attempts(caplog) // 5
-        async with await asyncio.start_server(lambda *_: None, "127.0.0.1", port):
+        async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port):
             await eventually(lambda: connected)
     assert connected == [dial]
 

@@ -71,21 +71,21 @@ async def go_client(server: GoServer, **options: Any) -> AsyncIterator[NatsClien
 async def exchange(natsd: Server, go: GoServer) -> None:
     """Send messages both ways: plain, with headers, in queue groups, and requests."""
     async with client(natsd) as ours, go_client(go) as theirs:
-        for near, far in ((ours, theirs), (theirs, ours)):
-            plain = await inbox(far, "plain.*")
-            work = await inbox(far, "work", "workers")
+        for way, near, far in (("to", ours, theirs), ("from", theirs, ours)):
+            plain = await inbox(far, f"{way}.plain.*")
+            work = await inbox(far, f"{way}.work", "workers")
 
             async def answer(message: Any) -> None:
                 await message.respond(message.data)
 
-            await far.subscribe("echo", cb=answer)
+            await far.subscribe(f"{way}.echo", cb=answer)
             await far.flush()
-            await _known(near)
+            await _known(near, f"{way}.echo")
             for size in (0, 1, 3000, 200_000):
-                await near.publish("plain.a", b"x" * size, headers={"size": str(size)})
+                await near.publish(f"{way}.plain.a", b"x" * size, headers={"size": str(size)})
             for _ in range(20):
-                await near.publish("work", b"", reply="nobody")
-            assert (await near.request("echo", b"ping", timeout=5)).data == b"ping"
+                await near.publish(f"{way}.work", b"", reply="nobody")
+            assert (await near.request(f"{way}.echo", b"ping", timeout=5)).data == b"ping"
             await plain.filled(4)
             assert [(len(each.data), each.headers) for each in plain] == [
                 (size, {"size": str(size)}) for size in (0, 1, 3000, 200_000)
@@ -94,12 +94,12 @@ async def exchange(natsd: Server, go: GoServer) -> None:
             assert len(work) == 20
 
 
-async def _known(near: NatsClient) -> None:
-    """Wait until the interest of the other server in `echo` is known here."""
+async def _known(near: NatsClient, subject: str) -> None:
+    """Wait until the interest of the other server in a subject is known here."""
     async with asyncio.timeout(20):
         while True:
             with contextlib.suppress(nats.errors.NoRespondersError, nats.errors.TimeoutError):
-                await near.request("echo", b"", timeout=1)
+                await near.request(subject, b"", timeout=1)
                 return
             await asyncio.sleep(0.01)
 
@@ -133,8 +133,8 @@ async def test_messages_pass_both_ways(name: str, is_dialed: bool, tmp_path: Pat
 async def test_messages_pass_encrypted(compression: str, tmp_path: Path) -> None:
     trust = Trust(tmp_path)
     block = {"tls": trust.verifying, "compression": compression}
-    files = " ".join(f'{name}: "{path}"' for name, path in trust.settings.items())
-    more = f'compression: {compression}, tls {{ {files} ca_file: "{trust.authority.ca_file}" }}'
+    files = "\n".join(f'{name}: "{path}"' for name, path in trust.settings.items())
+    more = f'compression: {compression}, tls {{ {files}\n ca_file: "{trust.authority.ca_file}" }}'
     async with member("A", cluster=block) as first, go_server(tmp_path, first, more) as go:
         await eventually_within(lambda: routes_of(first))
         await exchange(first, go)

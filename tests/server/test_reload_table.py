@@ -56,12 +56,12 @@ BOTH_WAYS: Final[dict[str, tuple[Any, Any]]] = {
     "jetstream.enabled": (False, True),
     "no_fast_producer_stall": (False, True),
     "trace_headers": (False, True),
+    "cluster": (None, {"name": "a", "no_advertise": True}),
     "write_deadline": ("10s", "5s"),
 }
 """Settings with two values that leave clients without credentials connected."""
 
 NO_EFFECT: Final[dict[str, tuple[Any, Any]]] = {
-    "cluster": (None, {"name": "a", "no_advertise": True}),
     "gateway": (None, {}),
     "leafnodes": (None, {"compression": "off"}),
     "websocket": (None, {}),
