@@ -145,7 +145,8 @@ def _up(given: argparse.Namespace) -> int:
             cluster.start(program=_program(given))
         else:
             plan = _with_flags(Plan(), given)
-            cluster = LocalCluster.create(given.dir, plan, given.count or SERVERS)
+            count = SERVERS if given.count is None else given.count
+            cluster = LocalCluster.create(given.dir, plan, count)
             logs = Logs(cluster.members)
             cluster.start_new(plan, _program(given))
         cluster.wait_for_mesh()
@@ -173,14 +174,15 @@ def _with_flags(plan: Plan, given: argparse.Namespace) -> Plan:
 
 
 def _stay(cluster: LocalCluster, logs: Logs) -> int:
-    """Show the logs until Ctrl-C, SIGTERM or the end of all servers; then stop the servers."""
+    """Show the logs until all servers have ended, or stop them on Ctrl-C and SIGTERM."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         while any(member.process.pid is not None for member in cluster.members):
             logs.show_new()
             time.sleep(LOG_POLL_S)
-    with cluster.locked():
-        cluster.stop()
+    except KeyboardInterrupt:
+        with cluster.locked():
+            cluster.stop()
     logs.show_new()
     return 0
 

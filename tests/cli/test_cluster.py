@@ -145,6 +145,11 @@ def test_without_a_cluster(
     assert capsys.readouterr() == ("", told)
 
 
+def test_a_cluster_without_servers(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(directory, "up", "0") == 1
+    assert capsys.readouterr() == ("", "natsd: a cluster has at least one server\n")
+
+
 def test_a_port_that_is_taken(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
