@@ -1,38 +1,32 @@
 """The latency of services whose responder is connected to another server of the cluster.
 
     requestor's server                                  responder's server
-    request, reply _R_.….<hash>.T  ─────── route ────▶ RequestTimes.request
+    request, reply _R_.….<hash>.T  ─────── route ─────▶ RequestTimes.request
     LatencyMeasure.answered ◀── response ─ route ────── RequestTimes.response
-    RemoteMeasures ◀── $SYS.LATENCY.M2.<hash> ───────  └▶ how long it took there, and who answered
+    RemoteMeasures ◀── $SYS.LATENCY.M2.<hash> ─────────  └▶ how long it took, and who answered
 
-- Each side measures its part. The server of the requestor publishes the metric, when it has both
-  parts; they come in any order, because they may come on two connections.
+- Each side measures its part (request_times.py has the responder's). The server of the requestor
+  publishes the metric when it has both parts; they come in any order, because they may come on two
+  connections.
 - If the other part does not come within `WAIT_S`, the metric is published without it.
 
 Source: nats-server's `remoteLatencyUpdate` (server/events.go), `newServiceReply` and
-`ServiceLatency.merge` (server/accounts.go), `trackRemoteReply` (server/client.go).
+`ServiceLatency.merge` (server/accounts.go).
 """
 
 import asyncio
 import hashlib
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from natsd.core.wall_time import timestamp
-
 if TYPE_CHECKING:
     from natsd.accounts.account import Account
-    from natsd.accounts.service_latency import Describe
-    from natsd.core.network import Session
 
 WAIT_S: Final = 2.0
 WAITING_MAX: Final = 4096
 """Measures of one side that wait for the other side's; further ones are published at once."""
-REQUESTS_MAX: Final = 16_384
-"""Requests of other servers that are measured at a time; the oldest ones are forgotten."""
 HASH_LETTERS: Final = 8
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -104,49 +98,3 @@ class RemoteMeasures:
         if len(self._early) >= WAITING_MAX:
             del self._early[next(iter(self._early))]
         self._early[told.req_id] = told.m2
-
-
-class RequestTimes:
-    """The responder's side: when requests of other servers were delivered here."""
-
-    def __init__(self, system: "Account", describe: "Describe") -> None:
-        """Tell other servers in the system account; `describe` describes a responder."""
-        self._system = system
-        self._describe = describe
-        self._requests: dict[bytes, tuple[str, int]] = {}
-
-    def request(self, account: str, reply: bytes) -> None:
-        """Remember that a request in an account is delivered now."""
-        if len(self._requests) >= REQUESTS_MAX:
-            del self._requests[next(iter(self._requests))]
-        self._requests[reply] = account, time.time_ns()
-
-    def response(self, reply: bytes, responder: "Session | None") -> None:
-        """Tell the server of the requestor of the response, if it is the first one."""
-        known = self._requests.pop(reply, None)
-        if known is None:
-            return
-        account, start_ns = known
-        taken_ns = max(time.time_ns() - start_ns, 0)
-        info = dict(self._describe(responder, account, "", True, True))
-        rtt_ns = _rtt_ns(info)
-        service_ns = max(taken_ns - rtt_ns, 0)
-        told = {
-            "account": account,
-            "req_id": reply.decode(errors="replace"),
-            "m2": {
-                "status": 200,
-                "responder": info,
-                "start": timestamp(start_ns),
-                "service": service_ns,
-                "system": 0,
-                "total": service_ns + rtt_ns,
-            },
-        }
-        server = reply.rsplit(b".", 2)[1].decode(errors="replace")
-        self._system.internal_client.publish(f"$SYS.LATENCY.M2.{server}", msgspec.json.encode(told))
-
-
-def _rtt_ns(info: Mapping[str, object]) -> int:
-    found = info.get("rtt", 0)
-    return found if isinstance(found, int) else 0

@@ -38,7 +38,7 @@ from natsd.core.reasons import ClosedReason, ErrorText
 if TYPE_CHECKING:
     import ssl
 
-    from natsd.accounts.remote_latency import RequestTimes
+    from natsd.accounts.request_times import RequestTimes
     from natsd.clients.tracing import Decision
     from natsd.cluster.compression import CompressionFraming
     from natsd.tls.peer import TlsState

@@ -39,7 +39,7 @@ from natsd.core.reasons import ClosedReason, ErrorText
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from natsd.accounts.remote_latency import RequestTimes
+    from natsd.accounts.request_times import RequestTimes
     from natsd.clients.transport import TransportLink
     from natsd.cluster.openings import RouteOpenings
 
@@ -238,7 +238,7 @@ class RouteService:
     @cached_property
     def request_times(self) -> "RequestTimes":
         """When measured requests of peers were delivered here."""
-        from natsd.accounts.remote_latency import RequestTimes  # few requests are measured
+        from natsd.accounts.request_times import RequestTimes  # few requests are measured
         from natsd.clients.requestor import Requestors
 
         host = self._host

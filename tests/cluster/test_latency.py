@@ -13,8 +13,9 @@ from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 
 from natsd import Server
-from natsd.accounts import remote_latency
-from natsd.accounts.remote_latency import RemoteMeasures, RequestTimes, short_hash
+from natsd.accounts import remote_latency, request_times
+from natsd.accounts.remote_latency import RemoteMeasures, short_hash
+from natsd.accounts.request_times import RequestTimes
 from tests.cluster.mesh import client, inbox, interested, mesh
 from tests.waiting import eventually_within
 
@@ -114,7 +115,7 @@ async def test_parts_that_come_early_or_never_are_bounded(monkeypatch: pytest.Mo
 async def test_requests_that_are_never_answered_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remote_latency, "REQUESTS_MAX", 2)
+    monkeypatch.setattr(request_times, "REQUESTS_MAX", 2)
     async with mesh(1, accounts=ACCOUNTS) as (server,):
         times = RequestTimes(server.accounts.system, lambda *_: {"rtt": 7})
         heard: list[dict[str, Any]] = []

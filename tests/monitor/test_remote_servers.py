@@ -36,6 +36,12 @@ async def acquainted(size: int = 3) -> AsyncIterator[list[Server]]:
         yield servers
 
 
+def others_of(server: Server) -> RemoteServers:
+    others = server._events._others
+    assert others is not None
+    return others
+
+
 async def replies(admin: NatsClient, subject: str, count: int, body: Any = None) -> list[Any]:
     """Return so many decoded replies to a request, sorted by the names of their servers."""
     answers = await inbox(admin, admin.new_inbox())
@@ -82,9 +88,9 @@ async def test_a_server_that_stops_is_forgotten() -> None:
 async def test_a_silent_server_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_servers, "SWEEP_S", 0.02)
     async with acquainted(2) as (near, far):
-        (known,) = near._events._others._known.values()  # type: ignore[union-attr]
+        (known,) = others_of(near)._known.values()
         known.seen_s -= remote_servers.SILENT_S
-        near._events._others._sweep()  # type: ignore[union-attr]
+        others_of(near)._sweep()
         assert near.known_servers == 0
         far.send_statsz()
         await eventually_within(lambda: near.known_servers == 1)
@@ -128,7 +134,7 @@ async def test_too_many_connections_that_came_at_the_same_time_are_closed() -> N
     """A server that learns of more connections elsewhere closes its own newest ones."""
     async with acquainted(2) as (near, _), client(near, **BEN) as older:
         async with client(near, **BEN) as newer:
-            known = next(iter(near._events._others._known))  # type: ignore[union-attr]
+            known = next(iter(others_of(near)._known))
             told = {"server": {"id": known, "seq": 10**6}, "acc": "B", "conns": 1, "leafnodes": 0}
             near.accounts.system.internal_client.publish(
                 "$SYS.SERVER.ACCOUNT.B.CONNS", json.dumps(told).encode()
@@ -200,6 +206,5 @@ async def test_events_of_one_server_are_heard_on_another() -> None:
 
 async def test_a_server_without_a_cluster_listens_to_nobody() -> None:
     async with Server(host="127.0.0.1", port=-1, **SETTINGS) as server:
-        assert server.known_servers == 0
+        assert server._events._others is None
         assert not server.accounts.system.sublist.has_interest("$SYS.SERVER.X.STATSZ")
-    assert RemoteServers.__name__  # imported by this test, not by that server

@@ -15,6 +15,7 @@ from playwright.async_api import Browser, Page, expect
 
 from natsd import Server
 from tests.clients.wire import Wire
+from tests.cluster.mesh import mesh
 from tests.monitor.dashboard.browser import browsing, looking, needs_chromium
 from tests.monitor.dashboard.load import under_load
 
@@ -73,6 +74,29 @@ async def test_it_shows_what_happens(tmp_path: Path, browser: Browser) -> None:
                 found = await Axe().run(page)
                 assert found.violations_count == 0, found.generate_report()
                 assert errors == []
+
+
+async def test_routes_are_shown_in_a_cluster(browser: Browser) -> None:
+    async with mesh(3, {"pool_size": 1}, http_port=-1) as servers:
+        for width, scheme in ((1600, "light"), (360, "dark")):
+            async with looking(browser, url(servers[0]), width=width, scheme=scheme) as (
+                page,
+                errors,
+            ):
+                shown = await row(page, "routes", "S1")
+                assert "dialed from there" in shown
+                await row(page, "routes", "account $SYS")
+                assert await page.locator("#routes tbody tr").count() == 4
+                await expect(page.locator("#facts")).to_contain_text("cluster C of 3")
+                await assert_fits(page)
+                found = await Axe().run(page)
+                assert found.violations_count == 0, found.generate_report()
+                assert errors == []
+    async with Server(host="127.0.0.1", port=-1, http_port=-1) as server:
+        async with looking(browser, url(server)) as (page, errors):
+            await row(page, "accounts", "$G")
+            await expect(page.locator("#routes")).to_be_hidden()
+            assert errors == []
 
 
 async def test_it_fits_at_any_width_light_and_dark(tmp_path: Path, browser: Browser) -> None:
