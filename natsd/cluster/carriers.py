@@ -41,17 +41,24 @@ class Carriers:
                 route.carry(account)
 
     def distribute(self, account: Account) -> None:
-        """Let the routes carry an account that are to carry it, and no others."""
+        """Let the routes carry an account that are to carry it.
+
+        The peer may tell of its interest on another route, if its pool has another size.
+        """
         for route in self._table:
             if self._table.carries(route, account.name):
                 route.carry(account)
-            else:
-                route.drop(account)
 
     def distribute_all(self) -> None:
         """Let all accounts be carried by the routes that are to carry them."""
         for account in list(self._accounts.values()):
             self.distribute(account)
+
+    def take_from_pool(self, account: Account) -> None:
+        """Let the pool carry an account no more, and forget the peers' interest that came there."""
+        for route in self._table:
+            if not self._table.carries(route, account.name):
+                route.drop(account)
 
     def withdraw(self, account: Account) -> None:
         """Let no route carry an account, after the peers were told that its interest ended."""

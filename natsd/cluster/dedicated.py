@@ -68,7 +68,7 @@ class DedicatedRoutes:
         account = self._cluster.host.find_account(name)
         self._cluster.table.dedicated.setdefault(name, {})
         if account is not None:
-            self._carriers.distribute(account)
+            self._carriers.take_from_pool(account)
 
     async def _dial(self, names: Collection[str]) -> None:
         try:

@@ -41,7 +41,7 @@ class Membership:
         if route.reason is not None:
             return
         try:
-            registration = cluster.table.register(route, info)
+            registration = cluster.table.register(route, info, is_told=not sends_info)
         except RouteRefused as refused:
             self._refuse(route, refused)
             return

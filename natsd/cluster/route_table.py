@@ -10,9 +10,10 @@ Promise
   routes. The pool has the size of the larger one of the two servers'. A peer without pooling has
   one connection for everything.
 - The server that dials chooses the index; it dials the next one after the first PONG.
-- If both servers dial at once, both find two connections for one place. Between two natsd the one
-  stays that the server with the greater id has dialed, whichever is seen first. Another server
-  keeps the first one that it sees; so does natsd then, and a lost connection is dialed again.
+- If both servers dial at once, both may find two connections for one place. Between two natsd the
+  one stays that the server with the greater id has dialed, whichever is seen first. Another server
+  keeps the first one that it sees; so does natsd then, and a lost connection is dialed again. A
+  connection of which the peer does not know yet never replaces one.
 - The table does no I/O: it says what must be done with a route.
 
 Source: nats-server's `addRoute`, `handleDuplicateRoute` and `removeRoute` (server/route.go).
@@ -119,13 +120,16 @@ class RouteTable(Generic[_Route]):
 
     # ---- registration
 
-    def register(self, route: _Route, info: PeerInfo) -> Registration[_Route]:
-        """Give the route its place, and its index in the pool. Raises RouteRefused."""
+    def register(self, route: _Route, info: PeerInfo, *, is_told: bool) -> Registration[_Route]:
+        """Give the route its place, and its index in the pool. Raises RouteRefused.
+
+        `is_told` says whether the peer has our INFO, so that it may have given the route its place.
+        """
         if info.route_pool_size <= 0 or self.pool_size < 0:
-            return self._register_alone(route, info)
+            return self._register_alone(route, info, is_told)
         self._check_index(route, info)
         if route.account_name:
-            return self._register_dedicated(route, info)
+            return self._register_dedicated(route, info, is_told)
         return self._register_in_pool(route, info)
 
     def _check_index(self, route: _Route, info: PeerInfo) -> None:
@@ -138,7 +142,7 @@ class RouteTable(Generic[_Route]):
             return
         raise RouteRefused(text, ClosedReason.PROTOCOL_VIOLATION)
 
-    def _register_alone(self, route: _Route, info: PeerInfo) -> Registration[_Route]:
+    def _register_alone(self, route: _Route, info: PeerInfo, is_told: bool) -> Registration[_Route]:
         """Register the only route to a peer; one of both has no pooling."""
         if route.account_name:
             route.must_reconnect = False
@@ -150,20 +154,22 @@ class RouteTable(Generic[_Route]):
         route.has_no_pool = True
         known = self.pooled.setdefault(info.server_id, {})
         existing = next(iter(known.values()), None)
-        if existing is not None and not self._must_replace(existing, route, info):
+        if existing is not None and not self._must_replace(existing, route, info, is_told):
             route.must_reconnect = False
             self._refuse_duplicate(existing, route)
         known.clear()
         return self._place(known, 0, route, existing, dials_next=False)
 
-    def _register_dedicated(self, route: _Route, info: PeerInfo) -> Registration[_Route]:
+    def _register_dedicated(
+        self, route: _Route, info: PeerInfo, is_told: bool
+    ) -> Registration[_Route]:
         known = self.dedicated.get(route.account_name)
         if known is None:
             raise RouteRefused(
                 f'No route for account "{route.account_name}"', ClosedReason.PROTOCOL_VIOLATION
             )
         existing = known.get(info.server_id)
-        if existing is not None and not self._must_replace(existing, route, info):
+        if existing is not None and not self._must_replace(existing, route, info, is_told):
             route.must_reconnect = False
             self._refuse_duplicate(existing, route)
         known[info.server_id] = route
@@ -184,7 +190,7 @@ class RouteTable(Generic[_Route]):
             return self._place(known, index, route, None, dials_next=len(known) + 1 < size)
         index = info.route_pool_idx
         existing = known.get(index)
-        if existing is not None and not self._must_replace(existing, route, info):
+        if existing is not None and not self._must_replace(existing, route, info, is_told=True):
             self._refuse_duplicate(existing, route)
         solicited = next((each for each in known.values() if each.is_solicited), None)
         if solicited is not None:
@@ -208,9 +214,9 @@ class RouteTable(Generic[_Route]):
 
     # ---- duplicates
 
-    def _must_replace(self, existing: _Route, route: _Route, info: PeerInfo) -> bool:
+    def _must_replace(self, existing: _Route, route: _Route, info: PeerInfo, is_told: bool) -> bool:
         """Return whether the new route to a natsd stays, and the registered one must end."""
-        if not info.natsd or existing.is_solicited == route.is_solicited:
+        if not info.natsd or not is_told or existing.is_solicited == route.is_solicited:
             return False
         return route.is_solicited == (self._own_id > info.server_id)
 

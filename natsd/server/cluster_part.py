@@ -18,6 +18,7 @@ from natsd.config import Options, OptionsError
 from natsd.core.network import Reactor
 from natsd.core.quoting import quoted
 from natsd.server.files import UNSPECIFIED
+from natsd.server.info import Topology
 
 if TYPE_CHECKING:
     from natsd.accounts.account_links import AccountLinks
@@ -145,25 +146,20 @@ class ClusterPart:
 
     @property
     def name(self) -> str:
-        """Name of the cluster; empty: there is none."""
-        return "" if self.cluster is None else self.cluster.name
+        """Name of the cluster; empty: it is not known yet."""
+        if self.cluster is not None:
+            return self.cluster.name
+        configured = self._server.options.cluster
+        return "" if configured is None else configured.name
 
-    def connect_urls(self, *, is_leaving: bool = False) -> tuple[str, ...]:
-        """Return the addresses that clients are told; with `is_leaving` not those of this server.
-
-        There are none before another server was met.
-        """
+    def topology(self) -> Topology:
+        """Return what clients are told; addresses only after another server was met."""
+        self._client_urls = None  # a reload may have changed them
         if self.cluster is None or self.cluster.options.no_advertise:
-            return ()
+            return Topology(self.name)
         others = self.cluster.connect_urls
         self._has_met |= bool(others)
-        if not self._has_met or is_leaving:
-            return others
-        return (*self.client_urls, *others)
-
-    def client_urls_changed(self) -> None:
-        """Find out anew at which addresses clients reach this server, after a reload."""
-        self._client_urls = None
+        return Topology(self.name, (*self.client_urls, *others) if self._has_met else (), others)
 
     # ---- for routes
 

@@ -5,9 +5,21 @@ fields are in that order, and a space precedes the CRLF.
 """
 
 import json
+from typing import NamedTuple
 
 from natsd.config import Options
 from natsd.version import API_LEVEL, NATS_VERSION, PROTOCOL_VERSION, RUNTIME_VERSION, VERSION
+
+
+class Topology(NamedTuple):
+    """What clients are told of the cluster of their server."""
+
+    cluster: str = ""
+    """Name of the cluster; empty: there is none."""
+    connect_urls: tuple[str, ...] = ()
+    """Addresses of its servers for clients."""
+    other_urls: tuple[str, ...] = ()
+    """The same without those of this server, which a lame duck tells."""
 
 
 class InfoLine:
@@ -22,15 +34,9 @@ class InfoLine:
         *,
         auth_required: bool,
         xkey: str = "",
-        cluster: str = "",
-        connect_urls: tuple[str, ...] = (),
-        other_urls: tuple[str, ...] = (),
+        topology: Topology | None = None,
     ) -> None:
-        """Render what all clients share.
-
-        `cluster` is the name of the server's cluster; empty: it is in none. `connect_urls` are the
-        addresses of its servers, `other_urls` those without this server's.
-        """
+        """Render what all clients share; `topology` None: the server is in no cluster."""
         host, advertised_port = advertised(options, port)
         fields: dict[str, object] = {
             "server_id": server_id,
@@ -50,7 +56,8 @@ class InfoLine:
             fields |= {"tls_available": True} if options.allow_non_tls else {}
         fields["max_payload"] = options.max_payload
         ending: dict[str, object] = {}
-        place: dict[str, object] = {"cluster": cluster} if cluster else {}
+        topology = topology or Topology()
+        place: dict[str, object] = {"cluster": topology.cluster} if topology.cluster else {}
         if options.jetstream.enabled:
             fields["jetstream"] = True
             place |= {"domain": options.jetstream.domain} if options.jetstream.domain else {}
@@ -60,8 +67,8 @@ class InfoLine:
         ending["natsd"] = VERSION
         self._max_payload = options.max_payload
         self._start = "INFO " + _compact(fields)[:-1]
-        self._place = _members(place | ({"connect_urls": connect_urls} if connect_urls else {}))
-        self._leaving = _members(place | ({"connect_urls": other_urls} if other_urls else {}))
+        self._place = _members(place | _urls(topology.connect_urls))
+        self._leaving = _members(place | _urls(topology.other_urls))
         self._end = f",{_compact(ending)[1:]} \r\n"
         self._connected: dict[str, str] = {}
 
@@ -111,6 +118,10 @@ class InfoLine:
 
 def _compact(fields: dict[str, object]) -> str:
     return json.dumps(fields, separators=(",", ":"))
+
+
+def _urls(urls: tuple[str, ...]) -> dict[str, object]:
+    return {"connect_urls": urls} if urls else {}
 
 
 def _members(fields: dict[str, object]) -> str:

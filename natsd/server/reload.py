@@ -34,7 +34,6 @@ from natsd.config.settings import Position
 from natsd.core.network import Reactor, Settings
 from natsd.core.steps import Steps, at_once, slices
 from natsd.server.accounts_part import AccountsPart
-from natsd.server.cluster_part import ClusterPart
 from natsd.server.files import FileError
 from natsd.server.limits import set_limits, sweep_seconds
 from natsd.server.log import DaemonLog, LogError
@@ -42,6 +41,7 @@ from natsd.server.server_files import ServerFiles
 
 if TYPE_CHECKING:
     from natsd.clients.openings import Openings
+    from natsd.server.cluster_part import ClusterPart
 
 _logger = logging.getLogger("natsd.server")
 
@@ -59,7 +59,7 @@ class ReloadableServer(Protocol):
     client_port: int
     clients: dict[int, Client]
     accounts_part: AccountsPart
-    cluster_part: ClusterPart
+    cluster_part: "ClusterPart | None"
     settings: Settings
     reactor: Reactor
     closed_clients: deque[ClosedClient]
@@ -186,7 +186,8 @@ def _prepare_tls(server: ReloadableServer, options: Options, _undo: ExitStack) -
 def _prepare_cluster(server: ReloadableServer, options: Options, _undo: ExitStack) -> Commit:
     """Read the certificates of routes, so that new ones get them."""
     try:
-        return server.cluster_part.prepare(options)
+        part = server.cluster_part
+        return (lambda: None) if part is None else part.prepare(options)
     except OptionsError as error:
         raise ReloadError(str(error)) from error
 
@@ -203,12 +204,12 @@ def _apply_to_connections(server: ReloadableServer) -> None:
     server.reactor.sweep_s = sweep_seconds(server.options)
     for client in server.clients.values():
         client.settings_changed()
-    server.cluster_part.apply_limits()
+    _apply_limits_to_routes(server)
 
 
 def _apply_to_clients(server: ReloadableServer) -> None:
     """Trace connections or not, and close the newest clients beyond `max_connections`."""
-    server.cluster_part.apply_limits()
+    _apply_limits_to_routes(server)
     for client in server.clients.values():
         client.set_trace(server.options.trace)
     most = max(server.options.max_connections, 0)
@@ -258,6 +259,16 @@ def _prepare_accounts(server: ReloadableServer, options: Options, _undo: ExitSta
     return partial(server.accounts_part.change, server.options)
 
 
+def _apply_to_routes(server: ReloadableServer) -> None:
+    if server.cluster_part is not None:
+        server.cluster_part.apply()
+
+
+def _apply_limits_to_routes(server: ReloadableServer) -> None:
+    if server.cluster_part is not None:
+        server.cluster_part.apply_limits()
+
+
 def _apply_to_closed_clients(server: ReloadableServer) -> None:
     server.closed_clients = deque(server.closed_clients, server.options.max_closed_clients)
 
@@ -277,7 +288,7 @@ APPLIERS: Final[Mapping[Component, Callable[[ReloadableServer], Steps[None] | No
     Component.CLIENTS: _apply_to_clients,
     Component.CLOSED_CLIENTS: _apply_to_closed_clients,
     Component.LOGIN: _apply_to_logins,
-    Component.CLUSTER: lambda server: server.cluster_part.apply(),
+    Component.CLUSTER: _apply_to_routes,
     Component.INFO: lambda server: server.renew_info(),
     Component.TLS: _apply_pins,
     Component.JETSTREAM: lambda server: server.renew_jetstream(),

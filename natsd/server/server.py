@@ -44,7 +44,6 @@ from natsd.monitor.events import SystemEvents
 from natsd.monitor.services import Services
 from natsd.server.accounts_part import AccountsPart
 from natsd.server.banner import log_stopped, log_stopping
-from natsd.server.cluster_part import ClusterPart
 from natsd.server.identity import new_server_id, new_server_keys
 from natsd.server.info import InfoLine
 from natsd.server.jetstream import JetStreamPart
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from natsd.config.changes import OptionChange
     from natsd.config.loaded import LoadedConfig
     from natsd.jetstream.jetstream import JetStream
+    from natsd.server.cluster_part import ClusterPart
     from natsd.server.log import DaemonLog
     from natsd.server.operator_mode import OperatorMode
 
@@ -118,10 +118,17 @@ class Server:
         self.config: LoadedConfig | None = None
         self._jetstream = JetStreamPart(self.options, self.name, self.id)
         self.accounts_part = AccountsPart(self, self._jetstream, keys, authenticator)
-        self.cluster_part = ClusterPart(self, self.accounts_part.make_stranger)
+        self.cluster_part = self._make_cluster_part()  # None: the server is in no cluster
         self._services = Services(self, self.reload_file)
         self._events = SystemEvents(self)
         self._begin_afresh()
+
+    def _make_cluster_part(self) -> "ClusterPart | None":
+        if not self.options.has_cluster:
+            return None
+        from natsd.server import cluster_part
+
+        return cluster_part.ClusterPart(self, self.accounts_part.make_stranger)
 
     def _begin_afresh(self) -> None:
         """Reset the start time, the counters and the ring of closed clients."""
@@ -170,9 +177,11 @@ class Server:
             self.files.announce()
             listener = self._listen()
             try:
-                self.cluster_part.listen()
+                if self.cluster_part is not None:
+                    self.cluster_part.listen()
                 await self._start_parts(listener)
-                self.cluster_part.start()
+                if self.cluster_part is not None:
+                    self.cluster_part.start()
             except BaseException:
                 if not self._is_serving:
                     listener.close()
@@ -220,7 +229,8 @@ class Server:
         await self._jetstream.stop()
         if self.operator is not None:
             await self.operator.close()
-        await self.cluster_part.close()
+        if self.cluster_part is not None:
+            await self.cluster_part.close()
         self._close_connections()
         self._stopped.set()
 
@@ -361,7 +371,6 @@ class Server:
 
         It is sent to the clients that support that.
         """
-        self.cluster_part.client_urls_changed()
         before, self._info = self._info, self._info_line()
         if self._info.shared == before.shared:
             return
@@ -378,9 +387,7 @@ class Server:
             self.client_port,
             auth_required=is_required,
             xkey=self.accounts_part.xkey,
-            cluster=self.cluster_part.name,
-            connect_urls=self.cluster_part.connect_urls(),
-            other_urls=self.cluster_part.connect_urls(is_leaving=True),
+            topology=None if self.cluster_part is None else self.cluster_part.topology(),
         )
 
     def renew_jetstream(self) -> None:
@@ -406,9 +413,14 @@ class Server:
     async def _move_clients(self) -> None:
         from natsd.server.lame_duck import move_clients
 
-        tell_servers = self.cluster_part.enter_lame_duck
-        await move_clients(self.options, self.clients, self._jetstream.stop, tell_servers)
+        await move_clients(
+            self.options, self.clients, self._jetstream.stop, self._tell_servers_of_lame_duck
+        )
         await self.stop_here()
+
+    def _tell_servers_of_lame_duck(self) -> None:
+        if self.cluster_part is not None:
+            self.cluster_part.enter_lame_duck()
 
     def _stop_listening(self) -> None:
         if self._acceptor is not None:
@@ -421,7 +433,8 @@ class Server:
         await self._jetstream.stop()
         if self.operator is not None:
             await self.operator.close()
-        await self.cluster_part.close()
+        if self.cluster_part is not None:
+            await self.cluster_part.close()
         self._close_connections()
         await self.logins.close()
         if self._transports is not None:
@@ -500,15 +513,12 @@ class Server:
     @property
     def cluster(self) -> "Cluster | None":
         """The routes to the other servers; None: the server is in no cluster, or not running."""
-        return self.cluster_part.cluster
+        return None if self.cluster_part is None else self.cluster_part.cluster
 
     @property
     def cluster_name(self) -> str:
         """Name of the server's cluster; empty: it is in none, or its name is not known yet."""
-        configured = self.options.cluster
-        if self.cluster_part.name or configured is None or not configured.is_on:
-            return self.cluster_part.name
-        return configured.name
+        return "" if self.cluster_part is None else self.cluster_part.name
 
     @property
     def transports(self) -> "Transports | None":
@@ -586,7 +596,7 @@ class Server:
 
     def take_stranger(self, name: str) -> Account | None:
         """Return an account of which other servers told, and that is created now; None: none."""
-        return self.cluster_part.take_stranger(name)
+        return None if self.cluster_part is None else self.cluster_part.take_stranger(name)
 
     def send_statsz(self) -> None:
         """Publish the load of the server, if somebody in the system account listens."""

@@ -51,7 +51,7 @@ async def test_clients_learn_of_servers_that_come_and_leave() -> None:
 
 
 async def test_clients_of_a_lame_duck_are_sent_to_the_others(eventually: Eventually) -> None:
-    times = {"lame_duck_duration": "30s", "lame_duck_grace_period": "200ms"}
+    times: dict[str, Any] = {"lame_duck_duration": "30s", "lame_duck_grace_period": "200ms"}
     async with mesh(2, **times) as (first, second), client(first) as _, asyncio.timeout(20):
         own, others = infos(first), infos(second)
         for told in (own, others):

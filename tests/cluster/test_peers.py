@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -34,6 +34,10 @@ class Peer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        return cast("asyncio.Transport", self.writer.transport)
 
     def send(self, *lines: str) -> None:
         self.writer.write("".join(f"{line}\r\n" for line in lines).encode())
@@ -69,7 +73,7 @@ async def test_a_peer_that_reads_nothing_is_closed_at_max_pending(eventually: Ev
             peer.send("RS+ $G foo")
             await eventually(lambda: server.accounts["$G"].sublist.has_interest("foo"))
             (route,) = routes_of(server)
-            peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            peer.transport.pause_reading()
             async with asyncio.timeout(20):
                 while route.reason is None:
                     await publisher.publish("foo", bytes(100_000))
@@ -88,12 +92,12 @@ async def test_a_peer_that_reads_late_is_not_closed(
             peer.send("RS+ $G foo")
             await eventually(lambda: server.accounts["$G"].sublist.has_interest("foo"))
             (route,) = routes_of(server)
-            peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            peer.transport.pause_reading()
             while route.pending_bytes == 0:
                 await publisher.publish("foo", bytes(500_000))
                 await publisher.flush()
             await eventually(lambda: "Slow Consumer Detected" in caplog.text)
-            peer.reader._transport.resume_reading()  # type: ignore[attr-defined]
+            peer.transport.resume_reading()
             while route.pending_bytes:
                 await peer.reader.read(1 << 20)
             await eventually(lambda: "Slow Consumer Recovered" in caplog.text)
@@ -111,9 +115,12 @@ async def test_a_silent_peer_is_stale(eventually: Eventually) -> None:
 async def test_news_of_a_server_is_followed_and_of_ourselves_is_not(eventually: Eventually) -> None:
     async with member("A", cluster={"pool_size": 1}, no_system_account=True) as server:
         dialed = asyncio.Event()
-        async with await asyncio.start_server(
-            lambda _, writer: (dialed.set(), writer.close()), "127.0.0.1", 0
-        ) as other:
+
+        def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            dialed.set()
+            writer.close()
+
+        async with await asyncio.start_server(accept, "127.0.0.1", 0) as other:
             url = f"nats-route://127.0.0.1:{other.sockets[0].getsockname()[1]}/"
             async with peer_of(server) as peer:
                 own = {**INFO, "server_id": server.id, "ip": url}

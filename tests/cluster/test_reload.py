@@ -149,12 +149,13 @@ async def test_an_account_that_does_not_exist_gets_no_routes() -> None:
             change(server, accounts=["X"])
 
 
-async def test_an_account_that_is_added_later_knows_what_peers_told_of_it() -> None:
+@pytest.mark.parametrize("pool_size", [-1, 2, 3, 7])
+async def test_an_account_that_is_added_later_knows_what_peers_told_of_it(pool_size: int) -> None:
     accounts = {"ONE": {"users": [{"user": "u", "password": "p"}]}}
     login = {"user": "u", "password": "p"}
     async with member("A", accounts=accounts) as first, client(first, **login) as a:
         got = await inbox(a, "foo")
-        async with member("B", [first]) as second:
+        async with member("B", [first], {"pool_size": pool_size}) as second:
             await meshed(first, second)
             second.reload(accounts=accounts)
             await interested(second, "foo", account="ONE")

@@ -1,6 +1,7 @@
 """Servers that route to each other: core messages, interest, queue groups, accounts."""
 
 from typing import Any
+from unittest import mock
 
 import pytest
 from nats.aio.msg import Msg
@@ -39,6 +40,19 @@ async def test_a_message_reaches_every_server_once(pool: dict[str, Any]) -> None
                 assert got.texts == ["1", "3"]
                 assert got[0].headers == {"k": "v"}
                 assert got[1].reply == "answer"
+
+
+@pytest.mark.parametrize("compression", ["off", "s2_fast"])
+async def test_routes_without_a_poller_use_the_transports_of_the_loop(compression: str) -> None:
+    with mock.patch("natsd.server.server.has_poller", return_value=False):
+        async with mesh(2, {"compression": compression}) as servers:
+            async with client(servers[0]) as a, client(servers[1]) as b:
+                got = await inbox(b, "foo")
+                await interested(servers[0], "foo")
+                for size in (1, 300_000, 10):
+                    await a.publish("foo", b"x" * size)
+                await got.filled(3)
+                assert [len(each.data) for each in got] == [1, 300_000, 10]
 
 
 async def test_a_queue_group_gets_a_message_once_in_the_cluster() -> None:

@@ -334,6 +334,7 @@ ELSEWHERE: Final = {
     *("log_size_limit", "logfile_max_num", "logtime_utc"),  # below
     *("lame_duck_duration", "lame_duck_grace_period"),  # below
     "proxies",  # below
+    "cluster",  # tests/cluster/test_reload.py
     *("syslog", "remote_syslog"),  # test_syslog.py
     *LARGER,
     *NO_EFFECT,
