@@ -38,8 +38,17 @@ SAMPLE_S = 5.0
 WARM_UP = 0.2
 """Part of the time in which memory may grow."""
 GROWTH_MAX_KIB_PER_MINUTE = 64.0
+LOOKS = 300
+LOOK_S = 0.2
+"""Between two looks at whether the servers agree in the end."""
 SUBJECTS = [f"{root}.{number}" for root in ("news", "work", "chat") for number in range(40)]
 PATTERNS = [*SUBJECTS, "news.*", "work.>", "chat.*", "from.news.*", ">"]
+
+
+def say(line: str) -> None:
+    """Write a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 class ServerProcess:
@@ -180,11 +189,10 @@ class Soak:
 
     def show(self, at_s: float) -> None:
         restarts = sum(server.starts - 1 for server in self.servers)
-        print(
+        say(
             f"{at_s / 60:5.1f} min  {self.samples[-1][1] / 1024:7.1f} MiB  "
             f"{self.published:,} published  {self.received:,} received  "
-            f"{restarts} restarts  {self.reconnects:,} connections",
-            flush=True,
+            f"{restarts} restarts  {self.reconnects:,} connections"
         )
 
     async def run(self) -> list[str]:
@@ -212,19 +220,14 @@ class Soak:
 
     async def remains(self) -> list[str]:
         """Return which interest is missing or left over, and whether memory has grown."""
-        found: list[str] = ["not looked at yet"]
-
-        async def look() -> bool:
-            nonlocal found
+        found: list[str] = []
+        for _ in range(LOOKS):
             found = differences({each.name: await each.report() for each in self.servers})
-            return not found
-
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(60):
-                while not await look():
-                    await asyncio.sleep(0.2)
+            if not found:
+                break
+            await asyncio.sleep(LOOK_S)
         slope = self.slope_kib_per_minute()
-        print(f"memory of S0: {slope:+.1f} KiB a minute after the warm-up")
+        say(f"memory of S0: {slope:+.1f} KiB a minute after the warm-up")
         if slope > GROWTH_MAX_KIB_PER_MINUTE:
             found.append(f"memory grows by {slope:.1f} KiB a minute")
         return found
@@ -273,13 +276,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     arguments = parser.parse_args()
-    print(f"seed {arguments.seed}", flush=True)
+    say(f"seed {arguments.seed}")
     soak = Soak(arguments.minutes, arguments.seed)
     found = uvloop.run(soak.run())
     soak.show(time.monotonic() - soak.began_s)
     for line in found:
-        print(line)
-    print("FAILED" if found else "no interest is left over, none is missing")
+        say(line)
+    say("FAILED" if found else "no interest is left over, none is missing")
     return 1 if found else 0
 
 

@@ -71,7 +71,8 @@ async def serve(name: str, port: int, cluster_port: int, others: list[int]) -> N
 
     async def answer() -> None:
         while await questions.readline():
-            print(json.dumps(report(server)), flush=True)
+            sys.stdout.write(json.dumps(report(server)) + "\n")
+            sys.stdout.flush()
         ended.set()
 
     async with server, asyncio.TaskGroup() as tasks:
