@@ -114,8 +114,13 @@ class RawClient(asyncio.Protocol):
 
 async def join(server: Server, **said: Any) -> RawClient:
     """Return a new client of a server; `said` are fields of its CONNECT."""
+    return await join_port(server.client_port, **said)
+
+
+async def join_port(port: int, **said: Any) -> RawClient:
+    """Return a new client of the server at a port."""
     loop = asyncio.get_running_loop()
-    _, client = await loop.create_connection(RawClient, "127.0.0.1", server.client_port)
+    _, client = await loop.create_connection(RawClient, "127.0.0.1", port)
     fields = {"verbose": False, "headers": True, "no_responders": True, **said}
     client.send(b"CONNECT " + json.dumps(fields).encode() + b"\r\n")
     await client.sync()
