@@ -1,4 +1,4 @@
-"""The rows about RAFT: three processes on this machine, everything synced.
+"""The rows about RAFT: three servers on this machine, routes between them, everything synced.
 
 - "Propose → commit": the leader proposes 128 bytes, WINDOW proposals under way; a proposal counts
   when it is applied at the leader, that is after a majority has it on disk. All three processes and

@@ -1,4 +1,4 @@
-"""One process with one member of each group; it is told what to do in lines on stdin.
+"""One server with one member of each group; it is told what to do in lines on stdin.
 
 {"server": 1, "ports": {"1": …}, "directory": …, "groups": 1}     first line
 load SECONDS SIZE WINDOW      the leader proposes; answer: a line with the result
@@ -19,7 +19,7 @@ from typing import Any
 
 import uvloop
 
-from natsd.bench.raft.loopback import LoopbackLink
+from natsd.bench.raft.routed_server import start_server
 from natsd.raft.entry import Entry
 from natsd.raft.group import RaftGroup
 from natsd.raft.host import HostOptions, RaftHost
@@ -119,11 +119,10 @@ async def serve(settings: dict[str, Any]) -> None:
     server: int = settings["server"]
     ports = {int(key): port for key, port in settings["ports"].items()}
     logs = RaftLogs.open(RealDisk(), Path(settings["directory"]), os.urandom)
-    link = LoopbackLink(ports, server)
+    natsd, transport = await start_server(server, ports)
     loop = asyncio.get_running_loop()
     options = HostOptions(quiesce_ticks=settings.get("quiesce_ticks", 20))
-    host = RaftHost(server, logs, link, random.SystemRandom().randrange, options, loop)
-    await link.open()
+    host = RaftHost(server, logs, transport, random.SystemRandom().randrange, options, loop)
     host.start()
     voters = [member_id(each) for each in ports]
     for number in range(settings["groups"]):
@@ -136,6 +135,7 @@ async def serve(settings: dict[str, Any]) -> None:
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
     await host.close()
+    await natsd.stop()
     logs.close()
 
 

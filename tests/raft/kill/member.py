@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from natsd.bench.raft.loopback import LoopbackLink
+from natsd.bench.raft.routed_server import start_server
 from natsd.raft.entry import Entry
 from natsd.raft.errors import NotLeaderError, ProposalDroppedError
 from natsd.raft.group import (
@@ -84,11 +84,10 @@ async def main(settings: dict[str, Any]) -> None:
     logs = RaftLogs.open(
         RealDisk(), Path(settings["directory"]), os.urandom, segment_bytes_max=64 << 10
     )
-    link = LoopbackLink(ports, server)
-    await link.open()
+    _natsd, transport = await start_server(server, ports)
     options = HostOptions(tick_s=0.05, limits=LIMITS, quiesce_ticks=5)
     loop = asyncio.get_running_loop()
-    host = RaftHost(server, logs, link, random.SystemRandom().randrange, options, loop)
+    host = RaftHost(server, logs, transport, random.SystemRandom().randrange, options, loop)
     host.start()
     registers = Registers()
     voters = [member_id(each) for each in ports]
