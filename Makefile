@@ -3,7 +3,7 @@
 # make help     lists the other targets
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help run test torture bench lint format debug asan fuzz wheel clean
+.PHONY: help run test torture sim bench lint format debug asan fuzz wheel clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --jobs=2 # natsd is compiled while pip installs what it needs
 
@@ -11,6 +11,7 @@ PYTHON ?= python3
 VENV ?= .venv
 FUZZ_SECONDS ?= 60
 TORTURE ?= 20
+SEEDS ?= 10000
 SOAK_OPERATIONS ?= 100000000
 FUZZ_TARGETS ?= $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py))
 ARGS ?=
@@ -37,11 +38,16 @@ torture: $(VENV)/.dev $(VENV)/.compiled ## test TORTURE=20 times as many crashes
 	NATSD_TORTURE=$(TORTURE) $(BIN)/pytest -n auto -o timeout=7200 -o faulthandler_timeout=7200 -m torture $(ARGS)
 	$(BIN)/python -m tests.trie.soak --operations $(SOAK_OPERATIONS)
 
+sim: $(VENV)/.dev $(VENV)/.compiled ## break RAFT in SEEDS=10000 simulated ways, and find each planted bug
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) --jobs 2 $(ARGS)
+	$(BIN)/python -m tests.sim --mutations --jobs 2
+
 bench: $(VENV)/.installed $(VENV)/.compiled ## measure core, JetStream, monitoring, store, Spark; compare with nats-server if it is on PATH; ARGS="…" are for core
 	$(BIN)/natsd bench --goals $$(command -v nats-server >/dev/null && echo --vs nats-server) $(ARGS)
 	$(BIN)/natsd bench --goals --jetstream $$(command -v nats-server >/dev/null && echo --vs nats-server)
 	$(BIN)/natsd bench --goals --monitoring $$(command -v nats-server >/dev/null && echo --vs nats-server)
 	$(BIN)/natsd bench --goals --store
+	$(BIN)/natsd bench --goals --raft
 	$(BIN)/natsd bench --goals --spark $$(command -v nats-server >/dev/null && echo --vs nats-server)
 
 lint: $(VENV)/.dev ## check format, style, types, and which package imports which

@@ -51,6 +51,8 @@ class BenchServer:
     """Why the server cannot run the row; empty: it can."""
     config: Path | None = None
     """The configuration with which it was started; None: it has none."""
+    peer: "BenchServer | None" = None
+    """Another server of its cluster, where subscribers of a run connect; None: there is none."""
 
     @property
     def version(self) -> str:

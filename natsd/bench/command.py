@@ -35,6 +35,7 @@ examples:
   natsd bench --vs nats-server --cores         how many cores the other server needs to overtake
   natsd bench --sublist                        the routing trie alone, by number of subscriptions
   natsd bench --store --goals                  the store alone, by number of messages
+  natsd bench --raft --goals                   RAFT alone: three processes on this machine
   natsd bench --jetstream --vs nats-server     streams and consumers, side by side
   natsd bench --monitoring --vs nats-server    scrapes of the monitoring port, side by side
   natsd bench --spark --goals                  streams in Spark, beside nats-py and Parquet
@@ -113,6 +114,7 @@ def _add_what(what: "argparse._ArgumentGroup") -> None:
     )
     what.add_argument("--sublist", action="store_true", help="measure the routing trie alone")
     what.add_argument("--store", action="store_true", help="measure the store alone")
+    what.add_argument("--raft", action="store_true", help="measure RAFT alone, three processes")
     what.add_argument(
         "--jetstream",
         action="store_true",
@@ -155,6 +157,8 @@ def carry_out(options: argparse.Namespace) -> int:
         return run_sublist(quick=options.quick)
     if options.store:
         return run_store(options)
+    if options.raft:
+        return run_raft(options)
     if options.spark:
         from natsd.bench.spark.command import run_spark
 
@@ -361,3 +365,16 @@ def run_store(options: argparse.Namespace) -> int:
     report.print_table(head, store.texts(results, goals=goals), sys.stdout)
     missed = any(store.misses_goal(row, results) for row in store.ROWS)
     return 1 if options.check and missed else 0
+
+
+def run_raft(options: argparse.Namespace) -> int:
+    """Measure RAFT alone, print the table, and return the exit status."""
+    from natsd.bench.raft import measure
+
+    goals = options.goals or options.check
+    sys.stdout.write(f"{Machine.here_and_now()}\n")
+    seconds = options.seconds or (measure.QUICK_SECONDS if options.quick else measure.SECONDS)
+    values = measure.run(options.directory, seconds)
+    head = ["", "", *(["goal"] if goals else [])]
+    report.print_table(head, measure.texts(values, goals=goals), sys.stdout)
+    return 1 if options.check and measure.misses_goal(values) else 0

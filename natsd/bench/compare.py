@@ -11,8 +11,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from natsd.bench.arms import AnyArm, BenchServer
+from natsd.bench.measurement import Measurement
 from natsd.bench.rows import Row
-from natsd.bench.scenarios import Measurement, Scenario, run_once
+from natsd.bench.scenarios import Scenario, run_once
 from natsd.bench.setups import running
 from natsd.bench.statistics import median
 

@@ -23,8 +23,9 @@ from typing import ClassVar, Final
 
 from natsd.bench.arms import HOST, BenchServer
 from natsd.bench.jetstream.api import Api
+from natsd.bench.measurement import Measurement, first_problem
 from natsd.bench.rows import Metric, Row, Scale
-from natsd.bench.scenarios import Measurement, RequestReply, first_problem
+from natsd.bench.scenarios import RequestReply
 from natsd.bench.statistics import median
 from natsd.bench.storm import Storm
 from natsd.bench.wire import LoadError

@@ -9,6 +9,8 @@ import fnmatch
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from natsd.bench.cluster import SETUP as CLUSTER
+from natsd.bench.cluster import InterestStorm
 from natsd.bench.scenarios import (
     ConnectedClients,
     PubSub,
@@ -117,6 +119,9 @@ GOALS = {
     "mapping": 3.0,
     "reload-10k": 1.0,
     "idle-memory-tls": 0.5,
+    "route-1-1-128": 2.0,
+    "route-request-p50": 0.7,
+    "route-interest": 0.5,
 }
 
 
@@ -174,6 +179,7 @@ def all_rows(scale: Scale) -> list[Row]:
         ),
         ("start", "start to first connection", ServerStart(), "start_ms", "time"),
         *_secured_rows(scale),
+        *_route_rows(scale),
         ("pairs-4-128", "4 separate pairs, 128 B", pairs, "rate", "messages"),
     ]
     return [
@@ -212,6 +218,33 @@ def _secured_rows(scale: Scale) -> list[tuple[str, str, Scenario, str, str]]:
             idle,
             "idle_bytes",
             "memory",
+        ),
+    ]
+
+
+def _route_rows(scale: Scale) -> list[tuple[str, str, Scenario, str, str]]:
+    """Return the rows with two servers and a route between them."""
+    across = PubSub(1, 1, 128, setup=CLUSTER)
+    group = PubSub(1, 4, 128, Sharing.GROUP, setup=CLUSTER)
+    requests = RequestReply(scale.requests, setup=CLUSTER)
+    storm = InterestStorm(scale.subscriptions)
+    return [
+        ("route-1-1-128", "1 → 1 across a route, 128 B", across, "rate", "messages"),
+        (
+            "route-queue-4-128",
+            "1 → queue group of 4 across a route, 128 B",
+            group,
+            "rate",
+            "messages",
+        ),
+        ("route-request-p50", "request/reply across a route, p50", requests, "p50_us", "latency"),
+        ("route-request-p99", "request/reply across a route, p99", requests, "p99_us", "latency"),
+        (
+            "route-interest",
+            f"{scale.subscriptions:,} subscriptions, until the other server delivers",
+            storm,
+            "storm_ms",
+            "time",
         ),
     ]
 

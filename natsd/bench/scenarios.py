@@ -15,14 +15,16 @@ Which subscriber receives which message in `Streams`:
 
 import enum
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
 from natsd.bench import frames
 from natsd.bench.access import OPEN, Access
 from natsd.bench.arms import BenchServer
+from natsd.bench.cluster import await_interest
 from natsd.bench.frames import FrameShape
+from natsd.bench.measurement import Measurement, duration_seconds, first_problem, load_share
 from natsd.bench.progress import Progress, Window
 from natsd.bench.publisher import Publisher
 from natsd.bench.request_reply import Requester, Responder
@@ -41,26 +43,6 @@ FIRST_RUN_BYTES = 8 << 20
 SETTLE_POLL_SECONDS = 0.25
 SETTLE_POLLS_MAX = 20
 SETTLED_SHARE = 0.002
-
-
-@dataclass
-class Measurement:
-    """One run: its values by metric, its duration, and its problems."""
-
-    values: dict[str, float] = field(default_factory=dict)
-    seconds: float = 0.0
-    missing: int = 0
-    problem: str = ""
-    load_share: float = 0.0
-    """CPU time of the busiest load process per second of the run.
-
-    Near 1 the load generator is the limit, not the server.
-    """
-
-    @property
-    def counts(self) -> bool:
-        """Whether the values may be used: no message is missing, and there was no problem."""
-        return not self.missing and not self.problem
 
 
 class Scenario(Protocol):
@@ -116,14 +98,16 @@ class PubSub:
         with Progress.create(self.publishers + self.subscribers) as progress:
             roles = self._roles(server, progress.path, each)
             with Crew(roles) as crew:
+                await_interest(server)
                 results = crew.run()
         return self._measurement(results, self.publishers * each)
 
     def _roles(self, server: BenchServer, path: Path, each: int) -> list[Role]:
+        other = server.peer or server
         subscribers: list[Role] = [
             Subscriber(
-                host=server.host,
-                port=server.port,
+                host=other.host,
+                port=other.port,
                 progress_path=path,
                 slot=self.publishers + i,
                 window=self._window(i),
@@ -215,15 +199,17 @@ class RequestReply:
 
     requests: int
     payload_bytes: int = 16
+    setup: str = ""
 
     def run(self, server: BenchServer, size: int) -> Measurement:
         """Measure the percentiles of the round trip."""
         body = frames.payload(self.payload_bytes)
         roles: list[Role] = [
-            Responder(server.host, server.port),
+            Responder((server.peer or server).host, (server.peer or server).port),
             Requester(server.host, server.port, self.requests, body),
         ]
         with Crew(roles) as crew:
+            await_interest(server)
             results = crew.run()
         seconds = duration_seconds(results[1:], results[1:])
         values = results[1].values
@@ -286,22 +272,6 @@ def spread_numbers(streams: PubSub) -> list[int]:
     assert streams.subjects % stride
     order = [i * stride % streams.subjects for i in range(streams.subjects)]
     return [n * step + n % step for n in order]
-
-
-def duration_seconds(starting: list[RoleResult], ending: list[RoleResult]) -> float:
-    """Return the seconds from the first start to the last end."""
-    started_ns = min(result.started_ns for result in starting)
-    return max(1, max(result.ended_ns for result in ending) - started_ns) / 1e9
-
-
-def first_problem(results: list[RoleResult]) -> str:
-    """Return the first problem of the results, or an empty text."""
-    return next((result.problem for result in results if result.problem), "")
-
-
-def load_share(results: list[RoleResult], seconds: float) -> float:
-    """Return the CPU seconds of the busiest load process per second of the run."""
-    return max(result.cpu_seconds for result in results) / seconds
 
 
 def settled_bytes(server: BenchServer) -> int | None:

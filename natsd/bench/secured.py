@@ -10,7 +10,8 @@ from typing import ClassVar
 from natsd.bench import setups, wire
 from natsd.bench.access import Access
 from natsd.bench.arms import BenchServer
-from natsd.bench.scenarios import Measurement, PubSub
+from natsd.bench.measurement import Measurement
+from natsd.bench.scenarios import PubSub
 from natsd.bench.setups import RULED, USER
 from natsd.bench.statistics import median
 

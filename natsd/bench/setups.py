@@ -14,6 +14,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from natsd.bench.access import Access
 from natsd.bench.arms import HOST, AnyArm, ArmError, BenchServer, Configurable, free_port
+from natsd.bench.cluster import SETUP, running_pair
+from natsd.bench.wire import LoadError
 
 SUBJECT: Final = "bench.data"
 MAPPED: Final = "bench.mapped"
@@ -51,6 +53,12 @@ def running(arm: AnyArm, scenario: object) -> Iterator[BenchServer]:
             yield unusable("a server that runs already cannot be given a configuration")
             return
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="natsd-bench-")))
+        if setup == SETUP:
+            try:
+                yield stack.enter_context(running_pair(arm, directory))
+            except (ArmError, LoadError) as error:
+                yield unusable(f"in a cluster {error}")
+            return
         config = directory / "server.json"
         write(config, SETUPS[setup](directory))
         try:

@@ -1,7 +1,7 @@
 """The command line: `natsd [flags]` and its subcommands.
 
 The subcommands are `natsd top`, `natsd bench`, `natsd store`, `natsd backup`, `natsd restore`,
-`natsd pipeline`, `natsd config`, `natsd help` and `natsd version`.
+`natsd pipeline`, `natsd config`, `natsd cluster`, `natsd help` and `natsd version`.
 `main` reads the flags and calls the command. It imports only the modules that the command needs, so
 that a start is quick. An error is one line on standard error and exit code 1.
 """
@@ -63,6 +63,10 @@ def _run_command(given: list[str]) -> int:
         from natsd.cli import config
 
         return config.main(given[1:])
+    if given[:1] == ["cluster"]:
+        from natsd.cli import cluster
+
+        return cluster.main(given[1:])
     try:
         line = read_command_line(given)
     except FlagError as error:

@@ -13,7 +13,7 @@ from natsd.config.account_names import GLOBAL, SYSTEM
 from natsd.config.account_options import AccountOptions
 from natsd.config.auth_options import PermissionsOptions, UserOptions
 from natsd.config.loaded import LoadedConfig
-from natsd.config.secret_texts import REDACTED
+from natsd.config.secret_texts import REDACTED, without_secrets
 from natsd.config.settings import settings_of
 from natsd.config.sharing_options import ServiceExport, ServiceImport, StreamExport, StreamImport
 from natsd.config.tls_options import TlsOptions
@@ -26,7 +26,7 @@ EXPLAINED: Final = (
     *("host", "port", "http_host", "http_port", "https_port", "http_user", "http_password"),
     *("authorization", "accounts", "no_auth_user"),
     *("tls", "allow_non_tls", "jetstream", "store_dir", "operators", "trusted_keys", "resolver"),
-    *("resolver_preload", "system_account", "no_system_account", "proxy_protocol"),
+    *("resolver_preload", "system_account", "no_system_account", "proxy_protocol", "cluster"),
 )
 """Settings that have lines of their own; the others are listed if they are not the defaults."""
 
@@ -65,6 +65,23 @@ def _listeners(options: Options) -> Iterator[str]:
         yield f"  for monitoring on {options.http_scheme}://{where}"
         if options.http_user:
             yield f"    for user {options.http_user}, with a password; /healthz for everybody"
+    yield from _cluster(options)
+
+
+def _cluster(options: Options) -> Iterator[str]:
+    cluster = options.cluster
+    if cluster is None or not cluster.is_on:
+        return
+    port = "a random port" if cluster.port < 0 else f"port {cluster.port}"
+    name = f"cluster {cluster.name}" if cluster.name else "a cluster whose name the servers choose"
+    yield f"  for other servers of {name} on {cluster.host or '0.0.0.0'}, {port}"
+    if cluster.routes:
+        yield f"    connects to {', '.join(map(without_secrets, cluster.routes))}"
+    if cluster.tls is not None:
+        yield f"    TLS {cluster.tls.min_version} or later, with certificates of both sides"
+        yield from (f"    {line}" for line in _certificates(cluster.tls))
+    if not cluster.authorization.user and cluster.tls is None:
+        yield "    every server that reaches the port may join: there is neither a login nor TLS"
 
 
 def _tls(tls: TlsOptions) -> Iterator[str]:
@@ -75,12 +92,16 @@ def _tls(tls: TlsOptions) -> Iterator[str]:
         if not tls.handshake_first:
             when = "before INFO"
     yield f"TLS {tls.min_version} or later, handshake {when}"
-    files = [tls.cert_file] if tls.cert_file else [pair.cert_file for pair in tls.certs]
-    yield from (_certificate(path) for path in files if path is not None)
+    yield from _certificates(tls)
     if tls.verify_and_map:
         yield "clients log in with their certificate"
     elif tls.verify:
         yield "clients must have a certificate"
+
+
+def _certificates(tls: TlsOptions) -> Iterator[str]:
+    files = [tls.cert_file] if tls.cert_file else [pair.cert_file for pair in tls.certs]
+    yield from (_certificate(path) for path in files if path is not None)
 
 
 def _certificate(path: Path) -> str:

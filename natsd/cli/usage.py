@@ -20,6 +20,7 @@ Usage: natsd [options]
        natsd backup DIR              Back up streams of all accounts; natsd backup -h tells more
        natsd restore DIR             Restore streams from a backup
        natsd pipeline JOB            Streams archived, replayed, audited and more, on Spark
+       natsd cluster up 3            A cluster on this machine; natsd cluster -h tells more
        natsd config check FILE       What a configuration file would do
        natsd config diff FILE FILE   What differs, and which differences need a restart
 """

@@ -299,6 +299,11 @@ class Route(RouteSession):
         """Log at info level."""
         logger.info("%s - %s", str(self), text)
 
+    def slow_consumer(self, why: str, is_known: bool = False) -> None:
+        """Count and log that the peer reads too slowly; `why` is the exceeded limit."""
+        self._events.reactor.counters.slow_consumers += 1
+        self.notice(f"Slow Consumer {'State' if is_known else 'Detected'}: {why}")
+
     def caught_up(self) -> None:
         """Log that the peer reads fast enough again."""
         self.notice("Slow Consumer Recovered")

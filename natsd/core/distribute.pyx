@@ -9,6 +9,7 @@ sent in one frame. Notes of two messages never meet: a delivery here may distrib
 frame.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp
@@ -16,6 +17,17 @@ from libc.string cimport memcmp
 from natsd.core.routing cimport (
     MatchResult, Message, QueueResult, Sink, Subscription, is_routed,
 )
+
+# Stands in a frame before the names of queue groups if the server that sends it was to serve them
+# and could not: plain subscriptions have the message from the publisher's server.
+cdef bytes REROUTED = b"_rerouted_"
+
+
+cdef inline bint is_reroute_mark(const char* name, Py_ssize_t size) noexcept:
+    """Return whether the first name in a frame says that another server could not serve it."""
+    return size == PyBytes_GET_SIZE(REROUTED) and (
+        memcmp(name, PyBytes_AS_STRING(REROUTED), size) == 0
+    )
 
 
 cdef inline RouteLink link_of(PyObject* sub):
@@ -33,7 +45,7 @@ cdef inline void note(PyObject** noted, RouteLink link) noexcept:
 
 
 cdef bint note_member(
-    PyObject** noted, QueueResult* group, Message* message, Reactor reactor
+    PyObject** noted, QueueResult* group, Message* message, Reactor reactor, bint is_rerouted
 ) except -1:
     """Note a random member of another server for a queue group; return whether there is one.
 
@@ -44,10 +56,12 @@ cdef bint note_member(
     cdef RouteLink link
     for _i in range(group.remote.count):
         link = link_of(group.remote.subs[pick])
-        if link is not None and link.session.endpoint.reason is None and (
-            message.origin.session != <PyObject*> link.session
+        if link is not None and link.session.endpoint.reason is None and not (
+            is_routed(message.origin) and message.origin.session == <PyObject*> link.session
         ):
             note(noted, link)
+            if is_rerouted and link.queues_len == 0:
+                link.note_queue(PyBytes_AS_STRING(REROUTED), PyBytes_GET_SIZE(REROUTED))
             link.note_queue(group.name, group.name_len)
             (<Subscription> group.remote.subs[pick]).delivered += 1
             return True
@@ -106,7 +120,7 @@ cdef int64_t distribute_widely(
         if group.remote.count and (
             group.members.count == 0 or refused is not None and i in refused
         ):
-            note_member(&noted, group, message, reactor)
+            note_member(&noted, group, message, reactor, False)
     return delivered + forward_noted(noted, result, message)
 
 
@@ -115,8 +129,9 @@ cdef int64_t distribute_routed(
 ) except -1:
     """Deliver a message that another server forwarded, to the queue groups that it names too.
 
-    `queues` are the names, separated by blanks. If a group has lost its last member here meanwhile,
-    another server gets the message.
+    `queues` are the names, separated by blanks. If no member here takes it, because the last one
+    has left meanwhile or may not receive it, another server gets it, once: that one loses it if it
+    has no better member, and so no message circles.
     """
     cdef PyObject* noted = NULL
     cdef QueueResult* group
@@ -124,8 +139,11 @@ cdef int64_t distribute_routed(
     cdef const char* end = queues + length
     cdef Py_ssize_t size = 0
     cdef const char* name = next_word(&queues, end, &size)
-    cdef int64_t delivered = deliver_to_plain(result, message, None)
+    cdef bint is_rerouted = is_reroute_mark(name, size)
+    cdef int64_t delivered = 0
     cdef uint32_t i
+    if not is_rerouted:
+        delivered = deliver_to_plain(result, message, None)
     while name != NULL:
         i = group_named(result, name, size)
         name = next_word(&queues, end, &size)
@@ -134,11 +152,11 @@ cdef int64_t distribute_routed(
         group = &result.queue_groups[i]
         if group.members.count and deliver_to_one(group, message, reactor, None):
             delivered += 1
-        elif group.remote.count:
+        elif group.remote.count and not is_rerouted:
             refused = refused if refused is not None else set()
             refused.add(i)
     for i in refused or ():
-        note_member(&noted, &result.queue_groups[i], message, reactor)
+        note_member(&noted, &result.queue_groups[i], message, reactor, True)
     return delivered + forward_noted(noted, result, message)
 
 

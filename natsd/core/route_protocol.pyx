@@ -13,8 +13,10 @@ The account is missing on a connection that is dedicated to one account. Before 
 the protocol, only the operations of the last row are allowed.
 
 Promise
-- A message of the usual spelling is parsed in place: its line is, from the reply subject on, that
-  of a client's message. A frame that names queue groups gets a line of its own.
+- A message of the usual spelling is parsed in place: its line is, from the subject on, that of a
+  client's PUB, and `fast_publish` parses it. A frame that names queue groups gets a line of its
+  own.
+- No message makes a Python object, unless its payload is large.
 - Large payloads, rests of reads and violations are treated as the parser of clients does
   (parser.pyx).
 
@@ -22,10 +24,12 @@ Source: nats-server's `parse`, `processRoutedMsgArgs` and `processRemoteSub` (se
 server/route.go).
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t
-from libc.string cimport memchr
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memcpy
 
+from natsd.core.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from natsd.core.routing cimport Message
 
 cdef enum:
@@ -57,6 +61,9 @@ cdef class RouteProtocol(ClientProtocol):
             p += used
         return p - buffer
 
+    def __dealloc__(self):
+        free(self.line)
+
     cdef void drop(self) noexcept:
         ClientProtocol.drop(self)
         self.session = no_route
@@ -67,7 +74,12 @@ cdef Py_ssize_t route_frame(RouteProtocol h, const char* p, const char* end) exc
     """Parse one frame; return the bytes used, NEED_MORE or STOP."""
     cdef char first = p[0] & ~0x20     # in upper case
     cdef int op
+    cdef Py_ssize_t used
     if h.begun == NOTHING and h.is_open:
+        if first == c"R" or first == c"H":
+            used = fast_message(h, p, end, first)
+            if used:
+                return used
         if end - p < 5 and (first == c"R" or first == c"H" or first == c"L"):
             return NEED_MORE
         if first == c"R" and (p[1] & ~0x20) == c"S" and is_blank(p[3]):
@@ -163,6 +175,25 @@ cdef Py_ssize_t interest_frame(
 
 # Messages
 
+cdef inline Py_ssize_t fast_message(
+    RouteProtocol h, const char* p, const char* end, char first
+) except -1:
+    """Parse RMSG or HMSG without queue groups, of the account that the peer mentioned last.
+
+    Returns the bytes used, NEED_MORE, STOP, or 0: `message_frame` must parse it.
+    """
+    cdef RouteSession session = h.session
+    cdef Py_ssize_t name_len = session.last_name_len
+    if (
+        session.last_link is None or session.trace or end - p < name_len + 8
+        or memcmp(p + 1, b"MSG ", 4) != 0 or memcmp(p + 5, session.last_name_text, name_len) != 0
+    ):
+        return 0
+    h.link = session.last_link
+    h.queues_len = 0
+    return fast_publish(h, p, 5 + name_len, end, first == c"H")
+
+
 cdef Py_ssize_t message_frame(
     RouteProtocol h, const char* p, const char* end, char first
 ) except -1:
@@ -172,11 +203,11 @@ cdef Py_ssize_t message_frame(
     cdef const char* at = p + 5
     cdef const char* stop
     cdef const char* word
-    cdef Py_ssize_t size
+    cdef Py_ssize_t size, used
     if line_end == NULL:
         return incomplete(h, p, end)
     stop = line_end - 1 if line_end[-1] == c"\r" else line_end
-    h.queues = h.line = None
+    h.queues_len = 0
     if first == c"L":
         next_word(&at, stop, &size)     # the leaf cluster of the origin: this server has none
     h.link = h.session.dedicated
@@ -193,7 +224,11 @@ cdef Py_ssize_t message_frame(
     message.data = line_end + 1
     if h.session.trace:
         h.session.trace_operation("<<-", <bytes> p[:stop - p])
-    return payload(h, &message, p, end)
+    used = payload(h, &message, p, end)
+    if h.large != NULL and h.queues_len:
+        h.kept_queues = h.queues[:h.queues_len]
+        h.queues = PyBytes_AS_STRING(h.kept_queues)
+    return used
 
 
 cdef bint message_line(
@@ -217,7 +252,7 @@ cdef bint message_line(
         count += 1
     message.reply = NULL
     message.reply_len = 0
-    message.header_len = 0
+    message.header_len = message.data_len = 0
     if count < numbers:
         return False
     if count > numbers + 1 or p < stop:
@@ -237,7 +272,7 @@ cdef bint message_line(
         or (has_headers and message.header_len == 0)
         or not is_single_spaced(words, sizes, count)
     ):
-        set_line(h, message, None if message.reply == NULL else words[0][:sizes[0]])
+        set_line(h, message)
     return True
 
 
@@ -254,30 +289,57 @@ cdef bint queue_line(
     RouteProtocol h, Message* message, const char* at, const char* stop, int numbers
 ) except -1:
     """Read `| queue … size` or `+ reply queue … size`; return whether it is valid."""
-    cdef list words = at[:stop - at].split()
-    cdef bytes mark = words[0]
-    cdef bytes number
-    if mark not in (b"|", b"+") or not all([
-        len(number) <= SIZE_DIGITS_MAX and number.isdigit() for number in words[-numbers:]
-    ]):
+    cdef Py_ssize_t size = 0
+    cdef const char* mark = next_word(&at, stop, &size)
+    cdef int _i
+    if size != 1 or (mark[0] != c"|" and mark[0] != c"+"):
         return False
-    message.data_len = int(words[-1])
-    message.header_len = int(words[-2]) if numbers == 2 else 0
-    if message.header_len > message.data_len:
-        return False
-    h.queues = b" ".join(words[(1 if mark == b"|" else 2):-numbers])
-    set_line(h, message, None if mark == b"|" else words[1])
-    return True
+    if mark[0] == c"+":
+        message.reply = next_word(&at, stop, &message.reply_len)
+    for _i in range(numbers):
+        while stop > at and is_blank(stop[-1]):
+            stop -= 1
+        size = 0
+        while stop > at and not is_blank(stop[-1]):
+            stop -= 1
+            size += 1
+        message.header_len = message.data_len
+        message.data_len = parse_size(stop, size)
+        if message.data_len < 0:
+            return False
+    # The numbers were read from the last one on: first the size of all, then that of the headers.
+    if numbers == 1:
+        message.header_len = 0
+    else:
+        message.header_len, message.data_len = message.data_len, message.header_len
+    h.queues = at
+    h.queues_len = stop - at
+    return message.header_len <= message.data_len and set_line(h, message) == 0
 
 
-cdef int set_line(RouteProtocol h, Message* message, bytes reply) except -1:
+cdef int set_line(RouteProtocol h, Message* message) except -1:
     """Give a message a control line of its own: what a client's frame has behind the subject."""
-    cdef bytes line = b"" if reply is None else reply + b" "
+    cdef Py_ssize_t need = message.reply_len + 2 * DECIMAL_BYTES_MAX + 4
+    cdef char* to
+    if need > h.line_bytes:
+        to = <char*> realloc(h.line, need)
+        if to == NULL:
+            raise MemoryError
+        h.line = to
+        h.line_bytes = need
+    to = h.line
+    if message.reply != NULL:
+        memcpy(to, message.reply, message.reply_len)
+        message.reply = to
+        to += message.reply_len
+        to[0] = c" "
+        to += 1
     if message.header_len:
-        line += b"%d " % message.header_len
-    h.line = line + b"%d\r\n" % message.data_len
-    message.line = PyBytes_AS_STRING(h.line)
-    message.line_len = PyBytes_GET_SIZE(h.line)
-    message.reply = NULL if reply is None else message.line
-    message.reply_len = 0 if reply is None else PyBytes_GET_SIZE(reply)
+        to = put_decimal(to, message.header_len)
+        to[0] = c" "
+        to += 1
+    to = put_decimal(to, message.data_len)
+    memcpy(to, b"\r\n", 2)
+    message.line = h.line
+    message.line_len = to + 2 - h.line
     return 0

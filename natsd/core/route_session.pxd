@@ -9,8 +9,9 @@ cdef class RouteSession(OpHandler):
     cdef RouteProtocol protocol
     cdef Settings settings
     cdef dict links                      # account name -> RouteLink
-    cdef bytes last_name                 # name of `last_link`, which the peer mentioned last
-    cdef RouteLink last_link
+    cdef RouteLink last_link             # of the account that the peer mentioned last; None: none
+    cdef const char* last_name_text      # its name and a space, as in frames
+    cdef Py_ssize_t last_name_len        # 0: frames name no account
     cdef RouteLink dedicated             # link of the only account; None: frames name the account
     cdef PermissionRules rules           # None: all interest passes in both directions
     cdef int permissions_since_begin     # how often the rules changed since `begin`
@@ -32,6 +33,7 @@ cdef class RouteSession(OpHandler):
     cdef int64_t authenticate_by_ns
     cdef int pings_out
 
+    cdef int mention(self, RouteLink link) except -1
     cdef RouteLink link_named(self, const char* name, Py_ssize_t length)
     cdef bint may_import(self, const char* subject, Py_ssize_t length) except -1
     cdef bint may_export(self, bytes subject, bytes queue) except -1

@@ -19,7 +19,7 @@ The subclass natsd/cluster/route.py handles INFO, CONNECT and the log. Source: n
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memcmp
 
 from natsd.core.routing cimport ROUTE_KIND, MatchResult, Message, PermissionRules
 
@@ -27,6 +27,7 @@ from natsd.core.reasons import ClosedReason, ErrorText
 
 cdef enum:
     FIRST_ROUTE_PING_NS = 1_000_000_000     # delay of the first ping after `begin`, without jitter
+    REPLY_DOTS = 8                          # at least, in the reply subject of a consumer
 
 cdef int64_t ROUTE_PING_INTERVAL_NS_MAX = 30_000_000_000
 cdef bytes STREAM_ACK = b"$JS.ACK."
@@ -128,6 +129,7 @@ cdef class RouteSession(OpHandler):
         self.ping_due_ns = now_ns + min(<int64_t> FIRST_ROUTE_PING_NS, self.ping_interval())
         if account is not None:
             self.dedicated = self.links[account.name.encode()] = RouteLink(self, account, True)
+            self.mention(self.dedicated)
 
     def carry(self, account) -> None:
         """Tell the peer of the account's local interest, and send the account's messages to it.
@@ -142,9 +144,8 @@ cdef class RouteSession(OpHandler):
         """Undo `carry`, and forget the peer's interest in the account."""
         cdef bytes name = account.name.encode()
         cdef RouteLink link = self.links.pop(name, None)
-        if name == self.last_name:
-            self.last_name = None
-            self.last_link = None
+        if link is self.last_link:
+            self.mention(None)
         if link is self.dedicated:
             self.dedicated = None
         if link is not None:
@@ -161,9 +162,7 @@ cdef class RouteSession(OpHandler):
         """Return the link of the account that the peer mentions; None: it is unknown here."""
         cdef RouteLink link
         cdef bytes key
-        if self.last_name is not None and PyBytes_GET_SIZE(self.last_name) == length and (
-            memcmp(PyBytes_AS_STRING(self.last_name), name, length) == 0
-        ):
+        if self.last_name_len == length + 1 and memcmp(self.last_name_text, name, length) == 0:
             return self.last_link
         key = name[:length]
         link = self.links.get(key)
@@ -172,9 +171,18 @@ cdef class RouteSession(OpHandler):
             if account is None:
                 return None
             link = self.link_for(account)
-        self.last_name = key
-        self.last_link = link
+        self.mention(link)
         return link
+
+    cdef int mention(self, RouteLink link) except -1:
+        """Note which account the peer mentioned last; None: none that is known."""
+        self.last_link = link
+        self.last_name_text = NULL
+        self.last_name_len = 0
+        if link is not None:
+            self.last_name_text = PyBytes_AS_STRING(link.name)
+            self.last_name_len = PyBytes_GET_SIZE(link.name)
+        return 0
 
     def set_permissions(self, PermissionRules rules) -> None:
         """Apply rules from now on; None: everything passes.
@@ -214,8 +222,8 @@ cdef class RouteSession(OpHandler):
 
     cdef int end(self) except -1:
         links, self.links = self.links, {}
-        self.last_link = self.dedicated = None
-        self.last_name = None
+        self.dedicated = None
+        self.mention(None)
         try:
             self.closed()
         finally:
@@ -250,6 +258,7 @@ cdef class RouteSession(OpHandler):
     cdef int publish(self, RouteLink link, Message* message) except -1:
         """Deliver a message of the peer in the link's account."""
         cdef MatchResult result = link.memo
+        cdef const char* mark = NULL if message.reply == NULL else renaming_mark(message)
         cdef bytes _line
         cdef Message renamed
         link.in_msgs += 1
@@ -261,8 +270,8 @@ cdef class RouteSession(OpHandler):
                 return 0
             result = link.sublist.lookup(message.subject, message.subject_len)
             link.memo = result if result.live else None
-        if message.reply != NULL and is_renamed(message):
-            _line = rename(message, &renamed)
+        if mark != NULL:
+            _line = rename(message, mark, &renamed)
             message = &renamed
         if message.reply != NULL and rarely(is_measured(message.reply, message.reply_len)):
             self.request_measured(link.account, message.reply[:message.reply_len])
@@ -274,11 +283,8 @@ cdef class RouteSession(OpHandler):
 
     cdef int pass_on(self, MatchResult result, Message* message) except -1:
         """Deliver a message of the peer to the subscriptions of this server."""
-        cdef bytes queues = self.protocol.queues
         cdef int64_t delivered = distribute_routed(
-            result, message, self.reactor,
-            NULL if queues is None else PyBytes_AS_STRING(queues),
-            0 if queues is None else PyBytes_GET_SIZE(queues),
+            result, message, self.reactor, self.protocol.queues, self.protocol.queues_len
         )
         self.reactor.batch_bytes += delivered * message.data_len
         self.reactor.congested = None       # a route waits for nobody: others wait behind it
@@ -290,7 +296,6 @@ cdef class RouteSession(OpHandler):
             link.account, message.subject[:message.subject_len],
             message.data[:message.header_len], message.data_len,
         )
-        cdef bytes queues = self.protocol.queues
         cdef TracedMessage traced
         cdef Message changed
         cdef object _kept
@@ -305,9 +310,7 @@ cdef class RouteSession(OpHandler):
         traced.message = message
         traced.trace = decision.trace
         distribute_traced_routed(
-            result, traced, self.reactor,
-            NULL if queues is None else PyBytes_AS_STRING(queues),
-            0 if queues is None else PyBytes_GET_SIZE(queues),
+            result, traced, self.reactor, self.protocol.queues, self.protocol.queues_len
         )
         self.reactor.congested = None
         decision.trace.send()
@@ -394,17 +397,28 @@ cdef inline void count_routed_in(TrafficStats counters, Py_ssize_t size) noexcep
     counters.in_route_bytes += size
 
 
-cdef bint is_renamed(Message* message) noexcept:
-    """Return whether a stream delivers the message under the subject behind its reply's `@`."""
-    return (
-        message.reply_len > 8 and memcmp(message.reply, PyBytes_AS_STRING(STREAM_ACK), 8) == 0
-        and memchr(message.reply, c"@", message.reply_len) != NULL
-    )
+cdef const char* renaming_mark(const Message* message) noexcept:
+    """Return the `@` in a consumer's reply subject; NULL: there is none.
+
+    A stream delivers the message under the subject behind it. The names of the stream and of the
+    consumer, which come before the eighth dot, may have an `@` too.
+    """
+    cdef const char* p = message.reply
+    cdef const char* end = p + message.reply_len
+    cdef int dots = 0
+    if message.reply_len <= 8 or memcmp(p, PyBytes_AS_STRING(STREAM_ACK), 8) != 0:
+        return NULL
+    while p < end - 1:
+        if p[0] == c".":
+            dots += 1
+        elif p[0] == c"@" and dots >= REPLY_DOTS:
+            return p
+        p += 1
+    return NULL
 
 
-cdef bytes rename(Message* message, Message* renamed):
+cdef bytes rename(const Message* message, const char* mark, Message* renamed):
     """Set `renamed` to the message as its recipients see it; return what owns its line."""
-    cdef const char* mark = <const char*> memchr(message.reply, c"@", message.reply_len)
     cdef Py_ssize_t reply_len = mark - message.reply
     cdef bytes line = message.reply[:reply_len] + (
         message.line[message.reply_len:message.line_len]

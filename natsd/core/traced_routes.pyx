@@ -42,7 +42,7 @@ cdef int64_t distribute_traced_widely(
     for i in refused:
         group = &result.queue_groups[i]
         if group.remote.count:
-            note_member(&noted, group, <Message*> traced.message, reactor)
+            note_member(&noted, group, <Message*> traced.message, reactor, False)
     return delivered + forward_traced(noted, result, traced)
 
 
@@ -56,7 +56,8 @@ cdef int64_t distribute_traced_routed(
     cdef const char* end = queues + length
     cdef Py_ssize_t size = 0
     cdef const char* name = next_word(&queues, end, &size)
-    cdef int64_t delivered = traced_to_plain(result, traced, None)
+    cdef bint is_rerouted = is_reroute_mark(name, size)
+    cdef int64_t delivered = 0 if is_rerouted else traced_to_plain(result, traced, None)
     cdef uint32_t i
     while name != NULL:
         i = group_named(result, name, size)
@@ -69,8 +70,8 @@ cdef int64_t distribute_traced_routed(
             refused.add(i)
     for i in refused:
         group = &result.queue_groups[i]
-        if group.remote.count:
-            note_member(&noted, group, <Message*> traced.message, reactor)
+        if group.remote.count and not is_rerouted:
+            note_member(&noted, group, <Message*> traced.message, reactor, True)
     return delivered + forward_traced(noted, result, traced)
 
 

@@ -26,10 +26,20 @@ class EntryKind(IntEnum):
 class Entry(NamedTuple):
     """One entry of the log."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # it hides tuple.index, which nobody needs
     term: int
     kind: EntryKind
     data: bytes
+
+
+class Health(IntEnum):
+    """What the storage has lost of what the member promised to keep (see `natsd.raft.repair`)."""
+
+    SOUND = 0
+    LOG_LOST = 1
+    """Entries that the member acknowledged may be lost; its term and vote are not."""
+    VOTE_LOST = 2
+    """The term and the vote may be lost; the member never votes again under this member id."""
 
 
 class HardState(NamedTuple):
@@ -38,6 +48,8 @@ class HardState(NamedTuple):
     term: int
     vote: int
     """Member that got this member's vote in `term`; NOBODY: none."""
+    health: Health = Health.SOUND
+    """Persisted like the term: a member that crashes during its repair is not sound afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +69,16 @@ class Snapshot:
     """Term of the entry at `index`."""
     membership: Membership
     data: bytes
+
+
+NOTHING = Snapshot(0, 0, Membership(frozenset()), b"")
+"""What a member starts from that joins a group, or whose snapshot is lost."""
+
+
+def first_snapshot(voters: frozenset[int], data: bytes = b"") -> Snapshot:
+    """Return what all first members of a new group start from.
+
+    It counts as entry 1 of term 1: a member that joins later, and holds nothing, gets it first, and
+    with it the membership.
+    """
+    return Snapshot(1, 1, Membership(voters), data)

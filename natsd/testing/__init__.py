@@ -20,24 +20,32 @@ if TYPE_CHECKING:
     from natsd.testing.errors import LeakedConnections as LeakedConnections
     from natsd.testing.errors import LoggedErrors as LoggedErrors
     from natsd.testing.errors import ProcessError as ProcessError
+    from natsd.testing.fixtures import ClusterFactory as ClusterFactory
     from natsd.testing.fixtures import ServerFactory as ServerFactory
+    from natsd.testing.fixtures import cluster_fixture as cluster_fixture
     from natsd.testing.fixtures import fixture as fixture
     from natsd.testing.jwts import Operator as Operator
+    from natsd.testing.nats_cluster import NatsCluster as NatsCluster
+    from natsd.testing.nats_cluster import cluster as cluster
     from natsd.testing.nats_server import NatsServer as NatsServer
     from natsd.testing.nats_server import server as server
     from natsd.testing.server_log import ServerLog as ServerLog
 
 _MODULES: Final = {
     "Authority": "certificates",
+    "ClusterFactory": "fixtures",
     "Connection": "connection",
     "LeakedConnections": "errors",
     "LoggedErrors": "errors",
+    "NatsCluster": "nats_cluster",
     "NatsServer": "nats_server",
     "Operator": "jwts",
     "Pair": "certificates",
     "ProcessError": "errors",
     "ServerFactory": "fixtures",
     "ServerLog": "server_log",
+    "cluster": "nats_cluster",
+    "cluster_fixture": "fixtures",
     "fixture": "fixtures",
     "server": "nats_server",
 }
@@ -45,15 +53,19 @@ _MODULES: Final = {
 
 __all__ = [
     "Authority",
+    "ClusterFactory",
     "Connection",
     "LeakedConnections",
     "LoggedErrors",
+    "NatsCluster",
     "NatsServer",
     "Operator",
     "Pair",
     "ProcessError",
     "ServerFactory",
     "ServerLog",
+    "cluster",
+    "cluster_fixture",
     "fixture",
     "server",
 ]

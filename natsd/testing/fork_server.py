@@ -1,7 +1,7 @@
 """The fork server: a process that has imported natsd, and forks servers from itself.
 
     test ──a byte of MODULES, and a socket──▶ fork server ──fork──▶ the server's process
-      └───────────the socket: ◀ pid, Start ▶, ◀ Started, requests ▶, ◀ answers───────┘
+      └───────────the socket: ◀ pid, Start ▶, ◀ Addresses, requests ▶, ◀ answers───────┘
 
 - A server starts in milliseconds, since its process has all modules from the beginning. The fork
   server has one thread, and imports what JetStream needs with the first server that needs it.
@@ -20,22 +20,22 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from natsd.cli import daemon
 from natsd.server import Server
-from natsd.testing.connection import Connection, connections_of
-from natsd.testing.launch import Launch, reload_server
+from natsd.testing.launch import Launch, addresses_of
+from natsd.testing.requests import Request
 
 MODULES: Final = {
     b"c": ("uvloop",),
     b"j": ("uvloop", "natsd.jetstream.jetstream", "natsd.jetstream.early_requests"),
+    b"r": ("uvloop", "natsd.cluster.service"),
 }
-"""The modules that a server needs, by the byte that asks for it: core, or JetStream."""
+"""The modules that a server needs, by the byte that asks for it: core, JetStream, or routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +47,6 @@ class Start:
     directory: Path
     """The working directory."""
     environment: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The answer of a server's process when clients can connect."""
-
-    client_url: str
-    http_port: int
-
-
-Request = Callable[[Server], Coroutine[Any, Any, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class ListConnections:
-    """The request for the open client connections."""
-
-    async def __call__(self, server: Server) -> list[Connection]:
-        """Return them."""
-        return connections_of(server)
-
-
-@dataclass(frozen=True, slots=True)
-class Reload:
-    """The request for other settings."""
-
-    launch: Launch
-
-    async def __call__(self, server: Server) -> list[str]:
-        """Apply the settings; return the changes as texts. Raises OptionsError or ReloadError."""
-        return await reload_server(server, self.launch)
 
 
 def main(descriptor: int) -> None:
@@ -122,7 +91,7 @@ def _serve(pipe: Pipe) -> NoReturn:
 
 def _started(server: Server, pipe: Pipe) -> None:
     """Tell the test that clients can connect, and answer it from here on."""
-    pipe.send(Started(server.client_url, server.http_port))
+    pipe.send(addresses_of(server))
     threading.Thread(
         target=_answer, args=(server, pipe, asyncio.get_running_loop()), daemon=True
     ).start()

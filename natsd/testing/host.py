@@ -1,9 +1,9 @@
 """What runs a server of a test: a thread (thread_host.py) or a process (process_host.py)."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
-from natsd.testing.connection import Connection
-from natsd.testing.launch import Launch
+from natsd.testing.launch import Addresses, Launch
+from natsd.testing.requests import Request
 from natsd.testing.server_log import ServerLog
 
 
@@ -22,8 +22,8 @@ class Host(Protocol):
     def is_running(self) -> bool:
         """Whether the server runs."""
 
-    def start(self, launch: Launch) -> tuple[str, int]:
-        """Start; return the URL for clients and the port of monitoring (0: it is off)."""
+    def start(self, launch: Launch) -> Addresses:
+        """Start; return where the server is."""
 
     def stop(self) -> None:
         """Stop in order; does nothing if the server is stopped."""
@@ -37,8 +37,5 @@ class Host(Protocol):
     def resume(self) -> None:
         """Let a paused server go on."""
 
-    def reload(self, launch: Launch) -> list[str]:
-        """Change the settings of the running server; return the changes as texts."""
-
-    def connections(self) -> list[Connection]:
-        """Return the open client connections."""
+    def ask(self, request: Request) -> Any:
+        """Return the answer of the running server, or raise its exception."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from natsd.config.loaded import LoadedConfig
     from natsd.server import Server
 
+LOOPBACK: Final = "127.0.0.1"
 SYNC_INTERVAL: Final = "2m"
 """nats-server's default: a killed process loses nothing, and a test waits for no disk."""
 _SYNCS: Final = ("sync_interval", "sync")
@@ -30,8 +31,13 @@ class Launch:
         """Return the options, and the file if there is one. Raises OptionsError."""
         if self.config is None:
             from natsd.config import make_options
+            from natsd.config.overrides import with_flags
 
-            return make_options(**self.settings), None
+            flags = {name: value for name, value in self.settings.items() if _is_flag(name)}
+            options = make_options(
+                **{name: value for name, value in self.settings.items() if name not in flags}
+            )
+            return (with_flags(options, flags) if flags else options), None
         from natsd.server.start_checks import load_checked
 
         loaded = load_checked(self.config, self.settings)
@@ -42,13 +48,38 @@ class Launch:
         return replace(self, settings={**self.settings, **settings})
 
 
+def _is_flag(name: str) -> bool:
+    """Return whether the setting changes one setting of the section `cluster`."""
+    return name.startswith("cluster.")
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a running server is."""
+
+    client_url: str
+    http_port: int
+    """Port of the monitoring endpoints; 0: they are off."""
+    cluster_port: int
+    """Port for other servers; 0: there is no cluster."""
+
+
+def addresses_of(server: "Server") -> Addresses:
+    """Return where the server is."""
+    cluster_port = 0 if server.cluster is None else server.cluster.port
+    return Addresses(server.client_url, server.http_port, cluster_port)
+
+
 def isolated(launch: Launch) -> Launch:
     """Return the launch on the loopback, with a port of the system's choice unless it has one.
 
-    A server without a file gets `SYNC_INTERVAL`. A file's monitoring port becomes one of the
-    system's choice, and its log, pid and ports files are left away. Raises OptionsError.
+    A server without a file gets `SYNC_INTERVAL`. A file's ports for monitoring and for other
+    servers become ones of the system's choice, and its log, pid and ports files are left away.
+    Raises OptionsError.
     """
-    launch = replace(launch, settings={"host": "127.0.0.1", "port": -1, **launch.settings})
+    launch = replace(launch, settings={"host": LOOPBACK, "port": -1, **launch.settings})
+    if launch.settings.get("cluster") or launch.config is not None:
+        launch = replace(launch, settings={**_isolated_cluster(launch), **launch.settings})
     if launch.config is None:
         if launch.settings.get("jetstream") and not _is_given(launch, _SYNCS):
             return launch.with_settings(**{"jetstream.sync_interval": SYNC_INTERVAL})
@@ -62,6 +93,16 @@ def isolated(launch: Launch) -> Launch:
     if options.http_port > 0:
         outside["http_port"] = -1
     return replace(launch, settings={**outside, **launch.settings})
+
+
+def _isolated_cluster(launch: Launch) -> dict[str, Any]:
+    """Return the settings that put the listener for other servers on the loopback."""
+    options, _ = launch.read()
+    if options.cluster is None or not options.has_cluster:
+        return {}
+    if launch.config is not None:
+        return {"cluster.host": LOOPBACK, "cluster.port": -1}
+    return {} if options.cluster.host else {"cluster.host": LOOPBACK}
 
 
 def needs_directory(launch: Launch) -> bool:

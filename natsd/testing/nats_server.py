@@ -28,13 +28,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from natsd.testing.connection import Connection
 from natsd.testing.errors import LeakedConnections, LoggedErrors
 from natsd.testing.host import Host
-from natsd.testing.launch import Launch, isolated, needs_directory
+from natsd.testing.launch import Addresses, Launch, isolated, needs_directory
+from natsd.testing.requests import CountRoutes, HasInterest, ListConnections, Reload
 from natsd.testing.server_log import ServerLog, ThreadLog
 from natsd.testing.tested_clients import Connecting, TestedClients
 
 if TYPE_CHECKING:
     import ssl
 
+    from natsd.config import Options
     from natsd.testing.tls_files import TlsFiles
 
 WAIT_S: Final = 5.0
@@ -52,7 +54,8 @@ class NatsServer:
     a thread. `tls` True makes certificates; "verify" makes the server ask clients for theirs.
     `check_leaks` and `check_errors` tell whether open connections and logged errors are errors at
     the end. With `propagate_logs` the log of a thread goes to Python's logging too. The server's
-    temporary directory is made in `parent` (None: in the system's).
+    temporary directory is made in `parent` (None: in the system's). `clients` are those of all
+    servers of a cluster (None: the server is alone).
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class NatsServer:
         check_errors: bool = False,
         propagate_logs: bool = False,
         parent: Path | None = None,
+        clients: TestedClients | None = None,
         **settings: Any,
     ) -> None:
         self.check_leaks = check_leaks
@@ -72,10 +76,10 @@ class NatsServer:
         self._parent = parent
         self._settings = settings
         self._config = config
-        self._url = ""
-        self._http_port = 0
+        self._addresses = Addresses("", 0, 0)
         self._ports: dict[str, int] = {}  # that the latest start has asked for
-        self._clients = TestedClients()
+        self._clients = TestedClients() if clients is None else clients
+        self._is_paused = False
         self.tls_files: TlsFiles | None = None
         """What a server with `tls` True or "verify" has made."""
         if isinstance(tls, Mapping):
@@ -97,21 +101,28 @@ class NatsServer:
         return ThreadHost(ThreadLog(propagates=propagate_logs))
 
     def __repr__(self) -> str:
-        return f"<NatsServer {self._url or 'not started'}>"
+        return f"<NatsServer {self.client_url or 'not started'}>"
 
     # ---- where it is
 
     @property
     def client_url(self) -> str:
         """URL for clients, such as `nats://127.0.0.1:40123`; the same after a restart."""
-        return self._url
+        return self._addresses.client_url
 
     @property
     def monitoring_url(self) -> str:
         """URL of the monitoring endpoints. Raises RuntimeError if they are off."""
-        if not self._http_port:
+        if not self._addresses.http_port:
             raise RuntimeError("monitoring is off; start the server with http_port=-1")
-        return f"http://127.0.0.1:{self._http_port}"
+        return f"http://127.0.0.1:{self._addresses.http_port}"
+
+    @property
+    def route_url(self) -> str:
+        """URL for other servers of the cluster. Raises RuntimeError if there is no cluster."""
+        if not self._addresses.cluster_port:
+            raise RuntimeError('there is no cluster; start the server with cluster={"port": -1}')
+        return f"nats://127.0.0.1:{self._addresses.cluster_port}"
 
     @property
     def pid(self) -> int:
@@ -123,10 +134,20 @@ class NatsServer:
         """Whether the server runs; a paused one does."""
         return self._host.is_running
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the server is held."""
+        return self._is_paused and self._host.is_running
+
     @cached_property
     def directory(self) -> Path:
         """The server's directory, with its streams; removed at the end."""
         return Path(tempfile.mkdtemp(prefix="natsd-", dir=self._parent))
+
+    @property
+    def options(self) -> "Options":
+        """What the server is started with. Raises OptionsError."""
+        return self._launch().read()[0]
 
     @property
     def log(self) -> ServerLog:
@@ -171,18 +192,25 @@ class NatsServer:
         """End the server's process at once, as SIGKILL does. Raises RuntimeError for a thread."""
         self._host.kill()
 
-    def restart(self) -> None:
-        """Start again, on the same ports and with the same streams; stop before if it runs."""
+    def restart(self, **settings: Any) -> None:
+        """Start again, on the same ports and with the same streams; stop before if it runs.
+
+        Keywords change the settings that the server was started with.
+        """
+        self._settings = {**self._settings, **settings}
         self._host.stop()
+        self._is_paused = False
         self._start()
 
     def pause(self) -> None:
         """Hold the server: connections stay open, and nothing is answered."""
         self._host.pause()
+        self._is_paused = True
 
     def resume(self) -> None:
         """Let a paused server go on."""
         self._host.resume()
+        self._is_paused = False
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -206,17 +234,20 @@ class NatsServer:
         self._settings = {**self._settings, **settings}
         self._config = self._config if config is None else config
         try:
-            return self._host.reload(self._launch())
+            changes: list[str] = self._host.ask(Reload(self._launch()))
+            return changes
         except BaseException:
             self._config, self._settings = before
             raise
 
     def _start(self) -> None:
-        if self._url:
-            self._ports = {"port": int(self._url.rpartition(":")[2])}
-        if self._http_port:
-            self._ports["http_port"] = self._http_port
-        self._url, self._http_port = self._host.start(self._launch())
+        if self.client_url:
+            self._ports = {"port": int(self.client_url.rpartition(":")[2])}
+        if self._addresses.http_port:
+            self._ports["http_port"] = self._addresses.http_port
+        if self._addresses.cluster_port:
+            self._ports["cluster.port"] = self._addresses.cluster_port
+        self._addresses = self._host.start(self._launch())
 
     def _launch(self) -> Launch:
         """Return what the server is started with, or reloaded."""
@@ -242,25 +273,37 @@ class NatsServer:
         try:
             self._host.resume()
             self._clients.close_others()
-            if is_checked and self.check_leaks and self._host.is_running:
-                leaked = self._leaked_connections()
-                errors += [LeakedConnections(leaked)] if leaked else []
+            errors += self.leaks() if is_checked else ()
             self._host.stop()
-            if is_checked and self.check_errors and self.log.errors:
-                errors.append(LoggedErrors(self.log.errors))
+            errors += self.logged_errors() if is_checked else ()
         finally:
+            self.release()
+        raise_all(errors, "the end of a server")
+
+    def leaks(self) -> list[Exception]:
+        """Return the error that connections are open, if they may not be."""
+        if not self.check_leaks or not self._host.is_running:
+            return []
+        leaked = self._leaked_connections()
+        return [LeakedConnections(leaked)] if leaked else []
+
+    def logged_errors(self) -> list[Exception]:
+        """Return the error that errors were logged, if they may not be."""
+        return [LoggedErrors(self.log.errors)] if self.check_errors and self.log.errors else []
+
+    def release(self) -> None:
+        """Stop, keep the log, and remove the directory."""
+        try:
             self._host.stop()
+        finally:
             self.log.keep()
             self._remove_directory()
-        if len(errors) > 1:
-            raise ExceptionGroup("the end of a server", errors)
-        if errors:
-            raise errors[0]
 
     def _leaked_connections(self) -> list[Connection]:
         give_up_at = time.monotonic() + LEAK_GRACE_S
         while True:
-            expected = self._clients.open_cids  # their loop is running, and may close them yet
+            # Those of a running loop, which may close them yet.
+            expected = self._clients.open_cids(self.client_url)
             leaked = [each for each in self.connections() if each.cid not in expected]
             if not leaked or time.monotonic() > give_up_at:
                 return leaked
@@ -295,11 +338,22 @@ class NatsServer:
 
     def connections(self) -> list[Connection]:
         """Return the open client connections."""
-        return self._host.connections()
+        connections: list[Connection] = self._host.ask(ListConnections())
+        return connections
+
+    def routes(self) -> dict[str, int]:
+        """Return the connections to other servers: how many, by the other server's name."""
+        routes: dict[str, int] = self._host.ask(CountRoutes())
+        return routes
+
+    def has_interest(self, subject: str, account: str = "$G") -> bool:
+        """Return whether a message to the subject would reach a subscription of any server."""
+        answer: bool = self._host.ask(HasInterest(subject, account))
+        return answer
 
     def wait_for_connections(self, count: int, timeout: float = WAIT_S) -> None:
         """Wait until so many connections are open. Raises TimeoutError after `timeout` seconds."""
-        self._wait(
+        wait_until(
             lambda: len(self.connections()) == count,
             timeout,
             lambda: f"{len(self.connections())} connections are open, not {count}",
@@ -310,7 +364,7 @@ class NatsServer:
 
         Raises TimeoutError after `timeout` seconds.
         """
-        self._wait(
+        wait_until(
             lambda: self._subjects().count(subject) >= count,
             timeout,
             lambda: f"nobody subscribed to {subject}, only to {sorted(set(self._subjects()))}",
@@ -318,24 +372,32 @@ class NatsServer:
 
     def wait_for_log(self, text: str, timeout: float = WAIT_S) -> None:
         """Wait until the text is logged. Raises TimeoutError after `timeout` seconds."""
-        self._wait(lambda: text in self.log, timeout, lambda: f"not logged: {text}\n{self.log}")
+        wait_until(lambda: text in self.log, timeout, lambda: f"not logged: {text}\n{self.log}")
 
     def _subjects(self) -> list[str]:
         return [subject for each in self.connections() for subject in each.subscriptions]
 
-    def _wait(
-        self, condition: Callable[[], bool], timeout_s: float, told: Callable[[], str]
-    ) -> None:
-        if asyncio._get_running_loop() is not None:
-            raise RuntimeError(
-                "a wait would block the running loop; use `await asyncio.to_thread(server."
-                "wait_for_log, ...)`"
-            )
-        give_up_at = time.monotonic() + timeout_s
-        while not condition():
-            if time.monotonic() > give_up_at:
-                raise TimeoutError(f"after {timeout_s:g} s: {told()}")
-            time.sleep(POLL_S)
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, told: Callable[[], str]) -> None:
+    """Wait until the condition holds. Raises TimeoutError, with what is `told`, after the time."""
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError(
+            "a wait would block the running loop; use `await asyncio.to_thread(server."
+            "wait_for_log, ...)`"
+        )
+    give_up_at = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > give_up_at:
+            raise TimeoutError(f"after {timeout_s:g} s: {told()}")
+        time.sleep(POLL_S)
+
+
+def raise_all(errors: list[Exception], what: str) -> None:
+    """Raise the errors, several of them as a group with the text `what`."""
+    if len(errors) > 1:
+        raise ExceptionGroup(what, errors)
+    if errors:
+        raise errors[0]
 
 
 server: Final = NatsServer

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from natsd.testing.fixtures import ServerFactory
+    from natsd.testing.fixtures import ClusterFactory, ServerFactory
+    from natsd.testing.nats_cluster import NatsCluster
     from natsd.testing.nats_server import NatsServer
 
 _MARKER = (
@@ -99,3 +100,22 @@ def natsd_jetstream(request: pytest.FixtureRequest, natsd_factory: "ServerFactor
     from natsd.testing.fixtures import marked_options
 
     return natsd_factory(**{"jetstream": True, **marked_options(request)})
+
+
+@pytest.fixture
+def natsd_cluster_factory(request: pytest.FixtureRequest) -> "Iterator[ClusterFactory]":
+    """Start clusters for this test: `natsd_cluster_factory(5, process=True, ...)`."""
+    from natsd.testing.fixtures import clusters_running
+
+    with clusters_running(request) as start:
+        yield start
+
+
+@pytest.fixture
+def natsd_cluster(
+    request: pytest.FixtureRequest, natsd_cluster_factory: "ClusterFactory"
+) -> "NatsCluster":
+    """Return a cluster of three NATS servers of this test alone, a full mesh."""
+    from natsd.testing.fixtures import marked_options
+
+    return natsd_cluster_factory(**marked_options(request))

@@ -16,13 +16,16 @@ import threading
 import time
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from natsd.testing.connection import Connection
 from natsd.testing.errors import ProcessError
-from natsd.testing.fork_server import ListConnections, Reload, Request, Start, Started
-from natsd.testing.launch import Launch
+from natsd.testing.fork_server import Start
+from natsd.testing.launch import Addresses, Launch
+from natsd.testing.requests import Request
 from natsd.testing.server_log import FileLog
+
+if TYPE_CHECKING:
+    from natsd.config import Options
 
 TIMEOUT_S: Final = 60.0
 """Time that a process may take to start, to answer or to stop; a busy machine is slow."""
@@ -46,18 +49,18 @@ class ProcessHost:
         self._pipe: Pipe | None = None
         self._is_paused = False
 
-    def start(self, launch: Launch) -> tuple[str, int]:
-        """Start; return the URL for clients and the port of monitoring (0: it is off).
+    def start(self, launch: Launch) -> Addresses:
+        """Start; return where the server is.
 
         Raises OptionsError for invalid settings, and ProcessError if the server does not start.
         """
         options, _ = launch.read()
         logged = len(self.log.text)
-        self._pipe = _fork_server.fork(with_jetstream=options.jetstream.enabled)
+        self._pipe = _fork_server.fork(_kind_of(options))
         try:
             self._pid = self._receive()
             self._pipe.send(Start(launch, self._log_path, Path.cwd(), dict(os.environ)))
-            started: Started = self._receive()
+            addresses: Addresses = self._receive()
         except BaseException as error:
             if self._pid:
                 self.kill()
@@ -67,7 +70,7 @@ class ProcessHost:
                 text = self.log.text[logged:].strip()
                 raise ProcessError(f"the server did not start:\n{text}") from None
             raise
-        return started.client_url, started.http_port
+        return addresses
 
     @property
     def pid(self) -> int:
@@ -111,20 +114,7 @@ class ProcessHost:
             self._is_paused = False
             self._signal(signal.SIGCONT)
 
-    def reload(self, launch: Launch) -> list[str]:
-        """Change the settings of the running server; return the changes as texts.
-
-        Raises OptionsError or ReloadError; nothing has changed then.
-        """
-        changes: list[str] = self._ask(Reload(launch))
-        return changes
-
-    def connections(self) -> list[Connection]:
-        """Return the open client connections."""
-        connections: list[Connection] = self._ask(ListConnections())
-        return connections
-
-    def _ask(self, request: Request) -> Any:
+    def ask(self, request: Request) -> Any:
         """Return the answer of the server's process, or raise its exception."""
         if self._pipe is None:
             raise RuntimeError("the server is not running")
@@ -178,6 +168,13 @@ class ProcessHost:
         self._pid = 0
 
 
+def _kind_of(options: "Options") -> bytes:
+    """Return which modules the server needs, as a key of `MODULES`."""
+    if options.jetstream.enabled:
+        return b"j"
+    return b"r" if options.has_cluster else b"c"
+
+
 class _ForkServer:
     """The fork server of this process; it is started on first use."""
 
@@ -187,8 +184,8 @@ class _ForkServer:
         self._requests: socket.socket | None = None
         self._pid = 0
 
-    def fork(self, *, with_jetstream: bool) -> Pipe:
-        """Fork a server's process; return the pipe to it."""
+    def fork(self, kind: bytes) -> Pipe:
+        """Fork a process for a server of a kind, a key of `MODULES`; return the pipe to it."""
         ours, theirs = socket.socketpair()
         with self._asking, theirs:
             if (
@@ -198,7 +195,6 @@ class _ForkServer:
             ):
                 self._start()
             assert self._requests is not None
-            kind = b"j" if with_jetstream else b"c"
             socket.send_fds(self._requests, [kind], [theirs.fileno()])
         return Pipe(ours.detach())
 

@@ -106,11 +106,17 @@ class TestedClients:
             elif current is None:
                 opened.loop.run_until_complete(opened.close())
 
-    @property
-    def open_cids(self) -> set[int]:
-        """The server's ids of the connections that are open."""
-        clients = [opened.client for opened in self._opened if not opened.client.is_closed]
-        return {client.client_id for client in clients if client.client_id is not None}
+    def open_cids(self, url: str) -> set[int]:
+        """Return the ids of the connections that are open to the server with the URL."""
+        port = int(url.rpartition(":")[2])
+        return {
+            opened.client.client_id
+            for opened in self._opened
+            if not opened.client.is_closed
+            and opened.client.client_id is not None
+            and opened.client.connected_url is not None
+            and opened.client.connected_url.port == port
+        }
 
 
 async def _closing(client: "Client") -> AsyncGenerator[None, None]:

@@ -6,12 +6,12 @@ deadlock of the test is the test's own. A start takes about a millisecond.
 
 import asyncio
 import threading
-from typing import Final
+from typing import Any, Final
 
 from natsd.server import Server
 from natsd.server.threaded import OwnThread
-from natsd.testing.connection import Connection, connections_of
-from natsd.testing.launch import Launch, reload_server
+from natsd.testing.launch import Addresses, Launch, addresses_of
+from natsd.testing.requests import Reload, Request
 from natsd.testing.server_log import ThreadLog
 
 ANSWER_TIMEOUT_S: Final = 30.0
@@ -26,8 +26,8 @@ class ThreadHost:
         self._thread: OwnThread | None = None
         self._resumed: threading.Event | None = None
 
-    def start(self, launch: Launch) -> tuple[str, int]:
-        """Start; return the URL for clients and the port of monitoring (0: it is off).
+    def start(self, launch: Launch) -> Addresses:
+        """Start; return where the server is.
 
         Raises what the start of a `natsd.Server` raises.
         """
@@ -40,7 +40,7 @@ class ThreadHost:
         except BaseException:
             self._server = self._thread = None
             raise
-        return self._server.client_url, self._server.http_port
+        return addresses_of(self._server)
 
     async def start_here(self) -> None:
         """Start on the thread's loop."""
@@ -99,25 +99,18 @@ class ThreadHost:
             self._resumed.set()
             self._resumed = None
 
-    def reload(self, launch: Launch) -> list[str]:
-        """Change the settings of the running server; return the changes as texts.
-
-        Raises OptionsError or ReloadError; nothing has changed then.
-        """
+    def ask(self, request: Request) -> Any:
+        """Return the answer of the running server, or raise its exception."""
         loop = self.server.reactor.loop
-        return asyncio.run_coroutine_threadsafe(self._reload_here(launch), loop).result()
+        return asyncio.run_coroutine_threadsafe(self._answer(request), loop).result()
 
-    async def _reload_here(self, launch: Launch) -> list[str]:
+    async def _answer(self, request: Request) -> Any:
+        """Answer on the server's loop; what the request logs goes to the server's log."""
         self.log.enter()
-        changes = await reload_server(self.server, launch)
-        self.log.follow(self.server.options)
-        return changes
-
-    def connections(self) -> list[Connection]:
-        """Return the open client connections."""
-        assert self._thread is not None
-        server = self.server
-        return self._thread.call(lambda: connections_of(server))
+        answer = await request(self.server)
+        if isinstance(request, Reload):
+            self.log.follow(self.server.options)
+        return answer
 
 
 def _hold(paused: threading.Event, resumed: threading.Event) -> None:

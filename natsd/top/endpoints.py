@@ -33,9 +33,14 @@ class Endpoints:
         user: str = "",
         password: str = "",
         context: ssl.SSLContext | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> None:
-        """Name the server: a URL, `host:port`, or a host. Raises TopError."""
+        """Name the server: a URL, `host:port`, or a host. Raises TopError.
+
+        `patience_s` is the time that the server may take for an answer.
+        """
         self.url, login = _complete(url)
+        self._patience_s = patience_s
         given = f"{user}:{password}" if user else login
         self._headers = {"Accept": "application/json"}
         if given:
@@ -52,7 +57,7 @@ class Endpoints:
         """
         request = urllib.request.Request(f"{self.url}/{path}", headers=self._headers)
         try:
-            with self._opener.open(request, timeout=PATIENCE_S) as response:
+            with self._opener.open(request, timeout=self._patience_s) as response:
                 answer = json.loads(response.read(ANSWER_BYTES_MAX))
         except urllib.error.HTTPError as error:
             error.close()
@@ -86,7 +91,7 @@ class Endpoints:
         if isinstance(reason, ConnectionRefusedError):
             return f"nothing listens at {self.url}; natsd -m {PORT} starts a server with monitoring"
         if isinstance(reason, TimeoutError):
-            return f"{self.url} does not answer within {PATIENCE_S:.0f} s"
+            return f"{self.url} does not answer within {self._patience_s:.0f} s"
         if isinstance(reason, ssl.SSLError):
             why = reason.verify_message if isinstance(reason, ssl.SSLCertVerificationError) else ""
             return f"{self.url}: TLS failed: {why or reason.reason or reason}"

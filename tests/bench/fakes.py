@@ -10,8 +10,8 @@ from typing import ClassVar
 from natsd.bench.arms import BenchServer
 from natsd.bench.compare import Cell, RowResult
 from natsd.bench.frames import PING, PONG
+from natsd.bench.measurement import Measurement
 from natsd.bench.rows import METRICS, Row
-from natsd.bench.scenarios import Measurement
 
 INFO = b'INFO {"version":"0","max_payload":1048576}\r\n'
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from natsd.bench.compare import Cell, Comparison, Plan
-from natsd.bench.scenarios import Measurement
+from natsd.bench.measurement import Measurement
 from tests.bench.fakes import FakeArm, FakeScenario, FreshScenario, result, row
 
 

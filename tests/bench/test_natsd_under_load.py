@@ -8,15 +8,18 @@ import pytest
 
 from natsd import bench
 from natsd.bench.arms import BenchServer, natsd_arm
+from natsd.bench.cluster import SETUP as CLUSTER
+from natsd.bench.cluster import InterestStorm
+from natsd.bench.measurement import Measurement
 from natsd.bench.scenarios import (
     ConnectedClients,
-    Measurement,
     PubSub,
     RequestReply,
     Scenario,
     Sharing,
     run_once,
 )
+from natsd.bench.setups import running
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,23 @@ def test_connections_are_counted_and_weighed(server: BenchServer) -> None:
     assert (measurement.missing, measurement.problem) == (0, "")
     assert measurement.values["rate"] > 0
     assert "idle_bytes" in measurement.values
+
+
+@pytest.mark.parametrize(
+    ("scenario", "value"),
+    [
+        (PubSub(1, 2, 128, setup=CLUSTER), "rate"),
+        (PubSub(1, 2, 128, Sharing.GROUP, setup=CLUSTER), "rate"),
+        (RequestReply(50, setup=CLUSTER), "p50_us"),
+        (InterestStorm(1_000), "storm_ms"),
+    ],
+    ids=str,
+)
+def test_a_route_loses_nothing(scenario: Scenario, value: str) -> None:
+    with running(natsd_arm(), scenario) as server:
+        measurement = run_once(scenario, server, 5_001)
+    assert (measurement.missing, measurement.problem) == (0, "")
+    assert measurement.values[value] > 0
 
 
 @pytest.mark.parametrize("scenario", [PubSub(1, 1, 16), RequestReply(10), ConnectedClients(10)])

@@ -30,6 +30,11 @@ rate with 50 allow and 50 deny rules, of that without   ≥ 95.0 %
 1 → 1, 128 B, mapped subject                            ≥ 3.0
 reload of 10,000 users                                  ≤ 1.0
 memory per idle TLS connection, 2,000 clients           ≤ 0.5
+1 → 1 across a route, 128 B                             ≥ 2.0
+1 → queue group of 4 across a route, 128 B
+request/reply across a route, p50                       ≤ 0.7
+request/reply across a route, p99
+100,000 subscriptions, until the other server delivers  ≤ 0.5
 """
 
 

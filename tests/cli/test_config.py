@@ -161,6 +161,44 @@ def test_check_explains_a_file(
     assert "hush" not in shown
 
 
+CLUSTERED = """
+cluster {
+  name: c1
+  listen: "127.0.0.1:6222"
+  routes: ["nats://route:hush-hush@n1:6222", "nats://n2:6222"]
+  authorization { user: route, password: "hush-hush" }
+  tls { cert_file: "certs/server-cert.pem", key_file: "certs/server-key.pem" }
+}
+"""
+
+
+def test_check_explains_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_certificates(tmp_path / "certs")
+    monkeypatch.chdir(tmp_path)
+    assert main(["config", "check", write(tmp_path, CLUSTERED)]) == 0
+    shown = capsys.readouterr().out
+    for line in (
+        "for other servers of cluster c1 on 127.0.0.1, port 6222",
+        "connects to nats://[REDACTED]@n1:6222, nats://n2:6222",
+        "TLS 1.2 or later, with certificates of both sides",
+        "certificate certs/server-cert.pem: CN=localhost, valid until 20",
+    ):
+        assert line in shown
+    assert "hush" not in shown
+    assert "clients must have a certificate" not in shown
+
+
+def test_check_warns_of_a_cluster_that_everybody_may_join(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["config", "check", write(tmp_path, "cluster { port: -1 }")]) == 0
+    shown = capsys.readouterr().out
+    assert "of a cluster whose name the servers choose on 0.0.0.0, a random port" in shown
+    assert "every server that reaches the port may join: there is neither a login nor TLS" in shown
+
+
 def test_check_shows_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, "prot: 1")
     assert main(["config", "check", path]) == 1

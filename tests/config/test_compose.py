@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from natsd.cli.flags import read_command_line
 from natsd.config.load import load_options
 from tests.source.reading import ROOT
 
@@ -21,6 +22,46 @@ def read(name: str) -> Any:
 def services() -> dict[str, Any]:
     found: dict[str, Any] = read("compose.yaml")["services"]
     return found
+
+
+@pytest.fixture(scope="module")
+def cluster() -> dict[str, Any]:
+    found: dict[str, Any] = read("compose-cluster.yaml")["services"]
+    return found
+
+
+def test_the_servers_of_the_cluster_can_do_little(cluster: dict[str, Any]) -> None:
+    assert list(cluster) == ["n1", "n2", "n3"]
+    for service in cluster.values():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["tmpfs"] == ["/tmp"]
+        assert "user" not in service
+        assert service["volumes"] == ["./compose-cluster.conf:/etc/natsd/natsd.conf:ro"]
+
+
+def test_each_server_of_the_cluster_is_told_where_clients_reach_it(cluster: dict[str, Any]) -> None:
+    published = []
+    for number, (name, service) in enumerate(cluster.items()):
+        line = read_command_line(service["command"])
+        assert line.settings == {
+            "config": "/etc/natsd/natsd.conf",
+            "server_name": name,
+            "client_advertise": f"127.0.0.1:{4222 + number}",
+        }
+        clients, monitoring = service["ports"]
+        assert clients == f"{line.settings['client_advertise']}:4222"
+        assert monitoring == f"127.0.0.1:{8222 + number}:8222"
+        published += [clients, monitoring]
+    assert len(set(published)) == 6
+
+
+def test_the_servers_of_the_cluster_know_each_other(cluster: dict[str, Any]) -> None:
+    options = load_options(CONF / "compose-cluster.conf", {}, {}).options
+    assert options.cluster is not None
+    assert options.cluster.routes == tuple(f"nats://{name}:6222" for name in cluster)
+    assert options.http_port == 8222
 
 
 def test_what_there_is(services: dict[str, Any]) -> None:

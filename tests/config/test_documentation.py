@@ -12,7 +12,9 @@ from natsd.config import (
     account_options,
     auth_options,
     authorization,
+    cluster_options,
     jetstream_options,
+    listener_options,
     load,
     mapping_options,
     proxies_options,
@@ -45,6 +47,14 @@ TABLES: dict[str, tuple[type, dict[str, str]]] = {
     "jetstream": (jetstream_options.JetStreamOptions, jetstream_options.ALIASES),
     "jetstream limits": (jetstream_options.JetStreamLimits, {}),
     "jetstream limits batch": (jetstream_options.BatchLimits, {}),
+    "cluster": (
+        cluster_options.ClusterOptions,
+        {**cluster_options.ALIASES, "net": "host", "listen": "port"},
+    ),
+    "compression": (
+        listener_options.CompressionOptions,
+        listener_options.COMPRESSION_ALIASES,
+    ),
     "tls": (tls_options.TlsOptions, tls_options.ALIASES),
     "resolver": (ResolverOptions, {"type": "kind"}),
 }

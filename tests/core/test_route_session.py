@@ -214,7 +214,19 @@ def test_a_queue_group_that_left_meanwhile_is_served_by_another_server(cluster: 
     other.send(b"RS+ $G foo q 1\r\n")
     peer.send(b"RMSG $G foo | q 2\r\nhi\r\n")
     assert peer.read() == b""
-    assert other.read() == b"RMSG $G foo | q 2\r\nhi\r\n"
+    assert other.read() == b"RMSG $G foo | _rerouted_ q 2\r\nhi\r\n"
+
+
+def test_a_rerouted_message_is_for_queue_groups_alone_and_is_not_passed_on(
+    cluster: Cluster,
+) -> None:
+    peer, other, client = cluster.peer(), cluster.peer(), cluster.client()
+    other.send(b"RS+ $G foo r 1\r\n")
+    client.send(b"SUB foo 1\r\nSUB foo q 2\r\n")
+    other.read()
+    peer.send(b"RMSG $G foo | _rerouted_ q r 2\r\nhi\r\n")
+    assert client.read(100) == b"MSG foo 2 2\r\nhi\r\n"
+    assert other.read() == b""
 
 
 def test_large_payloads_pass_in_both_directions(cluster: Cluster) -> None:
@@ -269,6 +281,11 @@ def test_a_streams_message_travels_under_the_subject_that_was_matched(cluster: C
     peer.read()
     peer.send(b"RMSG $G inbox $JS.ACK.S.C.1.1.1.1.0@orders.new 2\r\nhi\r\n")
     assert client.read(100) == b"MSG orders.new 1 $JS.ACK.S.C.1.1.1.1.0 2\r\nhi\r\n"
+    peer.send(b"RMSG $G inbox $JS.ACK.S@1.C.1.1.1.1.0@orders.new 2\r\nhi\r\n")
+    assert client.read(100) == b"MSG orders.new 1 $JS.ACK.S@1.C.1.1.1.1.0 2\r\nhi\r\n"
+    for reply in (b"$JS.ACK.S.C.1.1.1.1.0@", b"$JS.ACK.S@1.C", b"$JS.ACKS.C.1.1.1.1.0.1@a"):
+        peer.send(b"RMSG $G inbox %b 2\r\nhi\r\n" % reply)
+        assert client.read(100) == b"MSG inbox 1 %b 2\r\nhi\r\n" % reply
 
 
 def test_permissions_hold_in_both_directions_and_may_change(cluster: Cluster) -> None:

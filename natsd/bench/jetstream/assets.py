@@ -13,7 +13,7 @@ from natsd.bench.frames import PING, PONG, pub, sub
 from natsd.bench.jetstream.api import ANSWER_SECONDS_MAX, INBOX, Api
 from natsd.bench.jetstream.arms import JetStreamServer, SyncSetting
 from natsd.bench.jetstream.scenarios import JetStreamScenario, stream_config
-from natsd.bench.scenarios import Measurement
+from natsd.bench.measurement import Measurement
 from natsd.bench.statistics import median
 from natsd.bench.wire import LoadError
 

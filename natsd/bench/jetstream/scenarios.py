@@ -15,8 +15,8 @@ from natsd.bench.jetstream.arms import JetStreamServer, SyncSetting
 from natsd.bench.jetstream.callers import INBOX, CallingClients
 from natsd.bench.jetstream.consumers import Puller, Replayer
 from natsd.bench.jetstream.publisher import WindowPublisher, fill
+from natsd.bench.measurement import Measurement, duration_seconds, first_problem, load_share
 from natsd.bench.result import Role
-from natsd.bench.scenarios import Measurement, duration_seconds, first_problem, load_share
 from natsd.bench.wire import LoadError
 from natsd.bench.workers import Crew
 

@@ -25,7 +25,7 @@ from natsd.bench.jetstream.scenarios import (
     measured,
     stream_config,
 )
-from natsd.bench.scenarios import Measurement
+from natsd.bench.measurement import Measurement
 from natsd.bench.wire import LoadError
 
 MIRROR = "BENCH_MIRROR"

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from natsd.bench.compare import Cell
+from natsd.bench.measurement import Measurement
 from natsd.bench.report import cell_text
-from natsd.bench.scenarios import Measurement
 from natsd.bench.spark.processes import CpuSeconds
 from natsd.bench.spark.reading import Growth
 from natsd.bench.spark.rows import SparkRow

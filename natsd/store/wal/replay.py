@@ -14,29 +14,25 @@ Promise
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-import xxhash
-
 from natsd.store.disk.disk import Disk, DiskFile
 from natsd.store.disk.doubled_file import read_contents
+from natsd.store.wal.entries import decode_entries
+from natsd.store.wal.format import (
+    HEADER_BYTES,
+    Batch,
+    Header,
+    find_batches,
+    read_headers,
+)
 from natsd.store.wal.write_ahead_log import (
-    BATCH,
-    BATCH_HEADER_BYTES,
-    BATCH_MAGIC,
-    CHECKSUM,
-    ENTRY,
-    ENTRY_HEADER_BYTES,
     FILE_HEADER_BYTES,
     FORGET,
-    HEADER,
-    HEADER_BYTES,
     HEADER_MAGIC,
     IDENTITY,
-    SECTOR_BYTES,
     SEGMENT_NAMES,
     VERSION,
     WRITE,
@@ -61,16 +57,6 @@ class Replayed:
     damage: list[JournalDamage] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class JournalBatch:
-    """A batch whose header verifies; its entries begin at `offset + BATCH_HEADER_BYTES`."""
-
-    number: int
-    offset: int
-    size: int
-    count: int
-
-
 @dataclass(slots=True)
 class ReadSegment:
     """A segment as it was found; `end` is the first byte after its last batch."""
@@ -78,7 +64,7 @@ class ReadSegment:
     path: Path
     data: bytes
     seed: int
-    batches: list[JournalBatch]
+    batches: list[Batch]
     end: int
 
 
@@ -119,62 +105,25 @@ def replay(disk: Disk, root: Path) -> Replayed:
 
 def read_segment(disk: Disk, path: Path, damage: list[JournalDamage]) -> ReadSegment | None:
     """Read one file; return None if neither copy of its header verifies."""
-    found = read_contents(disk, path)
-    data = found.data
-    damage += [JournalDamage(path, hole, "cannot be read") for hole in found.holes]
-    headers = [
-        read_header(data[at : at + SECTOR_BYTES]) for at in range(0, HEADER_BYTES, SECTOR_BYTES)
-    ]
-    valid = [header for header in headers if header is not None]
+    contents = read_contents(disk, path)
+    data = contents.data
+    damage += [JournalDamage(path, hole, "cannot be read") for hole in contents.holes]
+    valid = [header for header in read_headers(data) if _is_journal(header)]
     if not valid:
         # A segment's header is synced before its first batch: bytes behind it mean it was synced.
         if data[HEADER_BYTES:].count(0) != len(data[HEADER_BYTES:]):
             damage.append(JournalDamage(path, 0, "no header verifies; its batches are lost"))
         return None
-    _, seed = max(valid)
-    batches, end = find_batches(path, data, seed, damage)
-    return ReadSegment(path, data, seed, batches, end)
+    seed = max(valid).seed
+    found = find_batches(data, seed)
+    damage += [
+        JournalDamage(path, start, f"{end - start} bytes are no batch") for start, end in found.gaps
+    ]
+    return ReadSegment(path, data, seed, found.batches, found.end)
 
 
-def read_header(sector: bytes) -> tuple[int, int] | None:
-    """Return the epoch and the seed of a header; None if it does not verify."""
-    fields = sector[: HEADER.size]
-    checksum = sector[HEADER.size : HEADER.size + CHECKSUM.size]
-    if checksum != CHECKSUM.pack(xxhash.xxh64_intdigest(fields)):
-        return None
-    magic, version, _, _, epoch, seed = HEADER.unpack(fields)
-    return (epoch, seed) if magic == HEADER_MAGIC and version <= VERSION else None
-
-
-def find_batches(
-    path: Path, data: bytes, seed: int, damage: list[JournalDamage]
-) -> tuple[list[JournalBatch], int]:
-    """Return all batches whose header verifies, with growing numbers, and the end of the last."""
-    batches: list[JournalBatch] = []
-    offset = end = HEADER_BYTES
-    while offset + BATCH_HEADER_BYTES <= len(data):
-        batch = read_batch_header(data, offset, seed)
-        if batch is None or (batches and batch.number <= batches[-1].number):
-            offset += SECTOR_BYTES
-            continue
-        if offset != end:
-            damage.append(JournalDamage(path, end, f"{offset - end} bytes are no batch"))
-        batches.append(batch)
-        offset += -(-(BATCH_HEADER_BYTES + batch.size) // SECTOR_BYTES) * SECTOR_BYTES
-        end = offset
-    return batches, end
-
-
-def read_batch_header(data: bytes, offset: int, seed: int) -> JournalBatch | None:
-    """Return the batch that begins at `offset`; None if none does."""
-    if data[offset : offset + 4] != BATCH_MAGIC:
-        return None
-    fields = data[offset : offset + BATCH.size]
-    (checksum,) = CHECKSUM.unpack_from(data, offset + BATCH.size)
-    if checksum != xxhash.xxh64_intdigest(fields, seed):
-        return None
-    _, size, number, count, _ = BATCH.unpack(fields)
-    return JournalBatch(number, offset, size, count)
+def _is_journal(header: Header) -> bool:
+    return header.magic == HEADER_MAGIC and header.version <= VERSION
 
 
 def report_missing_batches(segments: list[ReadSegment], damage: list[JournalDamage]) -> None:
@@ -185,10 +134,14 @@ def report_missing_batches(segments: list[ReadSegment], damage: list[JournalDama
             damage.append(JournalDamage(older.path, older.end, f"{missing} batches are missing"))
 
 
-def collect(segment: ReadSegment, batch: JournalBatch, root: Path, writes: Writes) -> bool:
+def collect(segment: ReadSegment, batch: Batch, root: Path, writes: Writes) -> bool:
     """Add the batch's entries that verify to `writes`; return whether all of them verify."""
     found = 0
-    for kind, name, offset, data in entries_of(segment, batch):
+    for kind, name, offset, data in decode_entries(
+        segment.seed, segment.data, batch.offset, batch.size
+    ):
+        if data is None:
+            continue
         found += 1
         identity = 0
         if kind == WRITE and len(name) >= IDENTITY.size:
@@ -200,25 +153,6 @@ def collect(segment: ReadSegment, batch: JournalBatch, root: Path, writes: Write
         else:
             writes.setdefault(path, []).append((identity, offset, data))
     return found == batch.count
-
-
-def entries_of(
-    segment: ReadSegment, batch: JournalBatch
-) -> Iterator[tuple[int, bytes, int, bytes]]:
-    """Yield kind, name, offset and data of each entry that verifies."""
-    at = batch.offset + BATCH_HEADER_BYTES
-    end = min(at + batch.size, len(segment.data))
-    while at + ENTRY_HEADER_BYTES <= end:
-        fields = segment.data[at : at + ENTRY.size]
-        (checksum,) = CHECKSUM.unpack_from(segment.data, at + ENTRY.size)
-        if checksum != xxhash.xxh64_intdigest(fields, segment.seed):
-            return  # the length may be wrong too; the next batch is found by its sector
-        length, name_length, kind, _, offset, body_checksum = ENTRY.unpack(fields)
-        at += ENTRY_HEADER_BYTES
-        body = segment.data[at : min(at + name_length + length, end)]
-        if xxhash.xxh64_intdigest(body, segment.seed) == body_checksum:
-            yield kind, body[:name_length], offset, body[name_length:]
-        at += name_length + length
 
 
 def write_files(disk: Disk, writes: Writes, result: Replayed) -> None:

@@ -8,23 +8,8 @@ files before any store opens them.
 
     journal.0, journal.1: one takes new batches while the other is checkpointed
 
-    header, 64 bytes in each of the first two sectors
-      +-------+---------+---+-------+------+---------------------+
-      | magic | version | 0 | epoch | seed | XXH64 of bytes 0..32 |
-      +-------+---------+---+-------+------+---------------------+
-      0       8         10  16      24     32
-    batch, at a multiple of 512 bytes; one for each sync
-      +-------+-----------------+--------+-------+---+----------------------+
-      | magic | bytes of entries | number | count | 0 | XXH64 of bytes 0..24 |
-      +-------+-----------------+--------+-------+---+----------------------+
-      0       4                 8        16      20  24                     32
-    entry, one after another in a batch
-      +-------------+----------+------+---+--------+------------+------------+------+------+
-      | data length | name len | kind | 0 | offset | XXH64 of   | XXH64 of   | name | data |
-      |             |          |      |   |        | name, data | bytes 0..24|      |      |
-      +-------------+----------+------+---+--------+------------+------------+------+------+
-      0             4          6      7   8        16           24           32
-    name: the path below the volume's directory; in a WRITE the file's identity u64 follows it
+    An entry's name is the path below the volume's directory; in a WRITE the file's identity u64
+    follows it. Its offset is the offset in that file. format.py draws the bytes.
 
 Promise
 - All checksums are seeded with the segment's random seed, so neither a batch of an earlier epoch
@@ -53,21 +38,19 @@ import xxhash
 
 from natsd.store.disk.disk import Buffer, CommitJob, Disk, DiskFile, below
 from natsd.store.wal.entries import Extent, encode_entries, grown_allocation
+from natsd.store.wal.format import (
+    CHECKSUM,
+    ENTRY_HEADER_BYTES,
+    HEADER_BYTES,
+    batch_bytes,
+    encode_batch,
+    encode_header,
+)
 
 SEGMENT_NAMES = ("journal.0", "journal.1")
 SEGMENT_BYTES_MAX = 64 << 20
-SECTOR_BYTES = 512
-HEADER_BYTES = 2 * SECTOR_BYTES
-
-HEADER = struct.Struct("<8sHHIQQ")
 HEADER_MAGIC = b"NATSDJNL"
 VERSION = 2
-BATCH = struct.Struct("<4sIQII")
-BATCH_MAGIC = b"JBAT"
-ENTRY = struct.Struct("<IHBBQQ")
-CHECKSUM = struct.Struct("<Q")
-BATCH_HEADER_BYTES = BATCH.size + CHECKSUM.size
-ENTRY_HEADER_BYTES = ENTRY.size + CHECKSUM.size
 FORGET = 2
 WRITE = 3
 WRITE_ANY = 1  # a WRITE of version 1, which has no identity
@@ -131,24 +114,6 @@ def file_identity(header: bytes) -> int:
     if checksum != CHECKSUM.pack(xxhash.xxh64_intdigest(covered)):
         return 0
     return int(IDENTITY.unpack_from(header, 16)[0])
-
-
-def encode_header(epoch: int, seed: int) -> bytes:
-    """Return both copies of a segment's header, each padded to one sector."""
-    fields = HEADER.pack(HEADER_MAGIC, VERSION, 0, 0, epoch, seed)
-    sector = (fields + CHECKSUM.pack(xxhash.xxh64_intdigest(fields))).ljust(SECTOR_BYTES, b"\0")
-    return sector + sector
-
-
-def encode_batch(seed: int, number: int, count: int, entries: bytes) -> bytes:
-    """Return a batch padded to whole sectors.
-
-    `entries` are the encoded bytes of `count` entries.
-    """
-    fields = BATCH.pack(BATCH_MAGIC, len(entries), number, count, 0)
-    checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(fields, seed))
-    padding = bytes(-(len(entries) + BATCH_HEADER_BYTES) % SECTOR_BYTES)
-    return b"".join((fields, checksum, entries, padding))
 
 
 class WriteAheadLog:
@@ -254,8 +219,7 @@ class WriteAheadLog:
         return True
 
     def _batch_bytes(self, entry_count: int, body_bytes: int) -> int:
-        size = BATCH_HEADER_BYTES + entry_count * ENTRY_HEADER_BYTES + body_bytes
-        return -(-size // SECTOR_BYTES) * SECTOR_BYTES
+        return batch_bytes(entry_count * ENTRY_HEADER_BYTES + body_bytes)
 
     def _batch(self, segment: Segment, entries: Sequence[JournalEntry]) -> bytes:
         encoded = encode_entries(segment.seed, entries)
@@ -268,7 +232,9 @@ class WriteAheadLog:
         allocate_to = grown_allocation(end, self._segment_bytes_max)
         if segment.is_new:
             job.allocate(segment.file, 0, allocate_to)
-            job.write(segment.file, encode_header(segment.epoch, segment.seed), 0)
+            job.write(
+                segment.file, encode_header(HEADER_MAGIC, VERSION, segment.epoch, segment.seed), 0
+            )
             job.datasync(segment.file)
             job.sync_directory(self._root)
             segment.is_new = False
@@ -348,7 +314,9 @@ class WriteAheadLog:
             segment.epoch = self._next_epoch
             segment.seed = self._new_seed()
             self._next_epoch += 1
-            job.write(segment.file, encode_header(segment.epoch, segment.seed), 0)
+            job.write(
+                segment.file, encode_header(HEADER_MAGIC, VERSION, segment.epoch, segment.seed), 0
+            )
             job.datasync(segment.file)
 
     def retired(self, segments: Sequence[Segment]) -> None:

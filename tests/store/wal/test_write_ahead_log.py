@@ -9,17 +9,16 @@ from natsd.store.block.blocks import MsgBlock
 from natsd.store.codec.records import checksum
 from natsd.store.disk.real_disk import RealDisk
 from natsd.store.wal.entries import Extent, encode_entries
+from natsd.store.wal.format import HEADER_BYTES, SECTOR_BYTES, encode_batch, encode_header
 from natsd.store.wal.replay import Replayed, replay
 from natsd.store.wal.write_ahead_log import (
     FORGET,
-    HEADER_BYTES,
+    HEADER_MAGIC,
     IDENTITY,
-    SECTOR_BYTES,
+    VERSION,
     WRITE,
     WRITE_ANY,
     WriteAheadLog,
-    encode_batch,
-    encode_header,
 )
 from tests.store.faulty_disk import FaultyDisk
 
@@ -45,13 +44,15 @@ def write_journal(
 ) -> Path:
     """Write a journal of these batches, followed by zeros, and return its path."""
     path = directory / name
-    path.write_bytes(encode_header(epoch, SEED) + b"".join(batches) + bytes(4096))
+    path.write_bytes(
+        encode_header(HEADER_MAGIC, VERSION, epoch, SEED) + b"".join(batches) + bytes(4096)
+    )
     return path
 
 
 def test_layout() -> None:
-    """Header, entries and batches are laid out as natsd/store/wal/write_ahead_log.py draws them."""
-    header = encode_header(7, SEED)
+    """Header, entries and batches are laid out as natsd/store/wal/format.py draws them."""
+    header = encode_header(HEADER_MAGIC, VERSION, 7, SEED)
     assert (len(header), header[:512]) == (HEADER_BYTES, header[512:])
     assert (header[:8], header[8:10]) == (b"NATSDJNL", b"\2\0")
     assert int.from_bytes(header[16:24], "little") == 7

@@ -1,0 +1,1 @@
+"""RAFT alone: proposals a second through three processes, and the cost of groups that are idle."""

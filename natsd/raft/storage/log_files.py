@@ -1,0 +1,172 @@
+"""A sequence of segment files that batches are appended to; the newest takes the next batch.
+
+    log.3  full   log.4  full   log.5  current, preallocated
+
+A job gets the steps of one batch: one write and one sync, and for the first batch of a segment its
+header before. The batch counts when the job has succeeded (`committed`); if the job failed, the
+next batch takes its place.
+
+One batch is under way at a time, so that a batch proves that those before it were synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from natsd.raft.storage.records import Record, Touch, last_records, touched_record
+from natsd.store.disk.disk import CommitJob, Disk, DiskFile
+from natsd.store.wal.entries import encode_entries, grown_allocation
+from natsd.store.wal.format import HEADER_BYTES, encode_batch, encode_header
+
+VERSION = 1
+HEADS_PER_SEGMENT = 4  # a segment is at least so many times as long as its first batch
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """One file; `end` is the first byte behind its last batch."""
+
+    path: Path
+    number: int
+    end: int
+
+
+@dataclass(slots=True, eq=False)
+class _Current:
+    """The segment that takes batches."""
+
+    segment: Segment
+    file: DiskFile
+    seed: int
+    is_begun: bool = False  # its header is on disk
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """A batch that is under way."""
+
+    current: _Current
+    end: int
+    touched: list[Touch]
+
+
+class LogFiles:
+    """The writing side of one sequence of segments."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        prefix: str,
+        magic: bytes,
+        random_bytes: Callable[[int], bytes],
+        bytes_max: int,
+        old: Sequence[Segment],
+        last_segment: int,
+        last_batch: int,
+    ) -> None:
+        """Begin a new segment behind the old ones, which get no more batches."""
+        self._disk = disk
+        self._directory = directory
+        self._prefix = prefix
+        self._magic = magic
+        self._random_bytes = random_bytes
+        self._bytes_max = bytes_max
+        self._full_at = bytes_max
+        self.segments = list(old)
+        self._next_batch = last_batch + 1
+        self._next_segment = last_segment + 1
+        self._current: _Current | None = None
+        self._fresh: _Current | None = None  # created, and without a batch yet
+        self._staged: _Staged | None = None
+        self._has_failed = False  # the batch before was not written, or only a part of it
+        self._touched: list[Touch] = []  # by the batch before
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.end for segment in self.segments)
+
+    @property
+    def begins_segment(self) -> bool:
+        """Whether the next batch begins a segment, so that it must start with its head."""
+        return self._current is None or self._current.segment.end >= self._full_at
+
+    @property
+    def next_number(self) -> int:
+        """Number of the segment that the next batch goes to."""
+        if self.begins_segment or self._current is None:
+            return self._next_segment
+        return self._current.segment.number
+
+    def add(self, job: CommitJob, records: list[Record], touched: list[Touch]) -> DiskFile:
+        """Add the steps that write a batch; return the file, which is yet to be synced."""
+        assert self._staged is None, "one batch at a time"
+        current = self._open_segment() if self.begins_segment else self._current
+        assert current is not None
+        number, start = self._next_batch, current.segment.end
+        records.insert(0, touched_record(number - 1, self._touched))
+        encoded = encode_entries(current.seed, records)
+        count, last = last_records(number, current.seed, encoded)
+        batch = encode_batch(current.seed, number, len(records) + count, encoded + last)
+        self._staged = _Staged(current, start + len(batch), touched)
+        self._make_room(job, current, start, start + len(batch))
+        job.write(current.file, batch, start)
+        return current.file
+
+    def _make_room(self, job: CommitJob, current: _Current, start: int, end: int) -> None:
+        wanted = grown_allocation(end, self._bytes_max)
+        if not current.is_begun:
+            job.truncate(current.file, 0)
+            job.allocate(current.file, 0, wanted)
+            header = encode_header(self._magic, VERSION, current.segment.number, current.seed)
+            job.write(current.file, header, 0)
+            job.datasync(current.file)
+            job.sync_directory(self._directory)
+        elif self._has_failed:  # a longer batch may have left bytes there
+            job.truncate(current.file, start)
+            job.allocate(current.file, start, wanted - start)
+        elif wanted > grown_allocation(start, self._bytes_max):
+            job.allocate(current.file, start, wanted - start)
+
+    def _open_segment(self) -> _Current:
+        if self._fresh is None:
+            path = self._directory / f"{self._prefix}.{self._next_segment}"
+            file = self._disk.open(path, create=True, exclusive=True)
+            seed = int.from_bytes(self._random_bytes(8), "little")
+            self._fresh = _Current(Segment(path, self._next_segment, HEADER_BYTES), file, seed)
+        return self._fresh
+
+    def committed(self) -> None:
+        """Note that the batch is on disk."""
+        staged, self._staged = self._staged, None
+        self._has_failed = False
+        assert staged is not None
+        if staged.current is self._fresh:
+            if self._current is not None:
+                self._current.file.close()
+            self._current, self._fresh = self._fresh, None
+            self._current.is_begun = True
+            self.segments.append(self._current.segment)
+            self._next_segment += 1
+            self._full_at = max(self._bytes_max, HEADS_PER_SEGMENT * staged.end)
+        staged.current.segment.end = staged.end
+        self._touched = staged.touched
+        self._next_batch += 1
+
+    def failed(self) -> None:
+        """Note that the batch was not written; the next one takes its place."""
+        self._staged = None
+        self._has_failed = True
+
+    def removed(self, segment: Segment) -> None:
+        """Forget a segment whose file is being removed."""
+        self.segments.remove(segment)
+
+    def close(self) -> None:
+        """Close the files."""
+        for each in (self._current, self._fresh):
+            if each is not None:
+                each.file.close()

@@ -1,0 +1,122 @@
+"""Hosts in one process, joined by a network that the test can cut; logs on simulated disks."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from natsd.raft.entry import Entry
+from natsd.raft.group import GroupLimits, RaftGroup
+from natsd.raft.host import HostOptions, RaftHost
+from natsd.raft.options import Options
+from natsd.raft.storage.raft_logs import RaftLogs
+from natsd.raft.transport import Receive, Transport, member_id
+from tests.store.faulty_disk import FaultyDisk
+
+ROOT = Path("/raft")
+OPTIONS = HostOptions(tick_s=0.03, group=Options(), quiesce_ticks=20)
+
+
+class Register:
+    """A state machine that keeps the last command, and counts them."""
+
+    def __init__(self) -> None:
+        self.value, self.count = b"", 0
+        self.applied: list[bytes] = []
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        results: list[object] = []
+        for each in entries:
+            self.value, self.count = each.data, self.count + 1
+            self.applied.append(each.data)
+            results.append(self.count)
+        return results
+
+    def snapshot(self) -> bytes:
+        return b"%d:%s" % (self.count, self.value)
+
+    def restore(self, data: bytes) -> None:
+        count, _, self.value = data.partition(b":")
+        self.count = int(count or b"0")
+        self.applied.clear()
+
+
+class Link:
+    """The transport of one host."""
+
+    def __init__(self, network: "Network", server: int, frame_bytes_max: int) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        self.network, self.server = network, server
+        self.receive: Receive | None = None
+
+    def send(self, server: int, frame: bytes) -> None:
+        assert len(frame) <= self.frame_bytes_max
+        asyncio.get_running_loop().call_soon(self.network.deliver, self.server, server, frame)
+
+    def listen(self, receive: Receive) -> None:
+        self.receive = receive
+        self.network.links[self.server] = self
+
+    def close(self) -> None:
+        self.network.links.pop(self.server, None)
+
+
+@dataclass
+class Network:
+    """All links; servers in `cut` get and send nothing."""
+
+    links: dict[int, Link] = field(default_factory=dict)
+    cut: set[int] = field(default_factory=set)
+    frames: int = 0
+
+    def deliver(self, sender: int, receiver: int, frame: bytes) -> None:
+        link = self.links.get(receiver)
+        if link is not None and link.receive and not {sender, receiver} & self.cut:
+            self.frames += 1
+            link.receive(frame)
+
+
+@dataclass
+class Server:
+    """One server with its disk, its host, and the register of each group."""
+
+    number: int
+    disk: FaultyDisk
+    host: RaftHost
+    logs: RaftLogs
+    registers: dict[str, Register] = field(default_factory=dict)
+
+    async def start_group(self, name: str, voters: Sequence[int] = ()) -> RaftGroup:
+        self.registers[name] = register = Register()
+        first = [member_id(each) for each in voters]
+        return await self.host.start_group(
+            name, member_id(self.number), register, first_voters=first
+        )
+
+    async def crash(self, seed: int = 0) -> FaultyDisk:
+        """Lose power: return the disk as the next start finds it."""
+        disk = self.disk.crash(seed)
+        await self.host.close()
+        return disk
+
+
+def start_server(
+    network: Network,
+    number: int,
+    disk: FaultyDisk | None = None,
+    options: HostOptions = OPTIONS,
+    frame_bytes_max: int = 1 << 16,
+    transport: Transport | None = None,
+) -> Server:
+    """Start a server on its disk."""
+    disk = disk or FaultyDisk(number)
+    chance = random.Random(number)
+    logs = RaftLogs.open(disk, ROOT, chance.randbytes, segment_bytes_max=1 << 16)
+    link = transport or Link(network, number, frame_bytes_max)
+    host = RaftHost(number, logs, link, chance.randrange, options, asyncio.get_running_loop())
+    host.start()
+    return Server(number, disk, host, logs)
+
+
+LIMITS = GroupLimits(proposals_max=100, proposal_bytes_max=10_000, snapshot_after_entries=50)

@@ -1,0 +1,223 @@
+"""The driver: proposals, reads, snapshots, quiescence, restarts; hosts in one process."""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from natsd.raft.entry import Health
+from natsd.raft.errors import MembershipError, NotLeaderError, ProposalDroppedError
+from natsd.raft.group import ProposalUncertainError, RaftGroup, TooManyProposalsError
+from natsd.raft.transport import member_id, server_key, server_of
+from tests.raft.driver.network import LIMITS, OPTIONS, ROOT, Network, Server, start_server
+from tests.waiting import eventually_within
+
+SMALL = replace(OPTIONS, limits=LIMITS)
+VOTERS = (1, 2, 3)
+
+
+class Trio:
+    """Three servers with one group."""
+
+    def __init__(self) -> None:
+        self.network = Network()
+        self.servers: dict[int, Server] = {}
+
+    async def start(self, names: tuple[str, ...] = ("g",)) -> "Trio":
+        for number in VOTERS:
+            self.servers[number] = start_server(self.network, number, options=SMALL)
+            for name in names:
+                await self.servers[number].start_group(name, VOTERS)
+        for name in names:
+            await eventually_within(lambda name=name: self.leader(name) is not None)  # type: ignore[misc]  # a bound default
+        return self
+
+    def group(self, number: int, name: str = "g") -> RaftGroup:
+        return self.servers[number].host.groups[name]
+
+    def leader(self, name: str = "g") -> int | None:
+        led = [n for n in self.servers if self.group(n, name).is_leader]
+        return max(led, key=lambda n: self.group(n, name).node.term, default=None)
+
+    def leading(self, name: str = "g") -> RaftGroup:
+        leader = self.leader(name)
+        assert leader is not None
+        return self.group(leader, name)
+
+    async def propose(self, data: bytes, name: str = "g") -> object:
+        """Propose to whoever leads; a refusal means that nothing has happened."""
+        return await self.insist(lambda: self.leading(name).propose(data), name)
+
+    async def insist(self, ask: Callable[[], Awaitable[object]], name: str = "g") -> object:
+        """Ask again while the leader changes, or an earlier change is not committed."""
+        while True:
+            await eventually_within(lambda: self.leader(name) is not None)
+            try:
+                return await ask()
+            except (NotLeaderError, ProposalDroppedError, MembershipError):
+                await asyncio.sleep(0.01)
+
+    async def restart(self, number: int) -> None:
+        disk = await self.servers[number].crash()
+        self.servers[number] = start_server(self.network, number, disk, SMALL)
+        for name in self.servers[number].host.recovered.copy():
+            await self.servers[number].start_group(name)
+
+    async def close(self) -> None:
+        for server in self.servers.values():
+            await server.host.close()
+
+    def are_equal(self, name: str = "g") -> bool:
+        states = {s.registers[name].snapshot() for s in self.servers.values()}
+        return len(states) == 1
+
+
+def test_member_ids_name_their_server() -> None:
+    key = server_key("a")
+    assert server_of(member_id(key, 7)) == key
+    assert member_id(key, 0xFFFF) < 1 << 63
+    assert server_key("a") != server_key("b")
+
+
+async def test_proposals_are_applied_everywhere_and_answered() -> None:
+    trio = await Trio().start()
+    results = await asyncio.gather(*(trio.propose(b"%d" % n) for n in range(60)))
+    assert results == list(range(1, 61))
+    await eventually_within(trio.are_equal)
+    follower = next(trio.group(n) for n in VOTERS if n != trio.leader())
+    with pytest.raises(NotLeaderError):
+        await follower.propose(b"x")
+    await follower.read_barrier()
+    await trio.close()
+
+
+async def test_proposals_are_bounded() -> None:
+    trio = await Trio().start()
+    leader = trio.leading()
+    done: list[object] = []
+    for n in range(100):
+        leader.submit(b"%d" % n, done.append)
+    with pytest.raises(TooManyProposalsError):
+        leader.submit(b"x", done.append)
+    await eventually_within(lambda: len(done) == 100)
+    with pytest.raises(TooManyProposalsError):
+        await leader.propose(bytes(10_001))
+    assert await leader.propose(b"again") == 101
+    await trio.close()
+
+
+async def test_a_follower_that_was_away_gets_a_snapshot_in_many_frames() -> None:
+    trio = await Trio().start()
+    gone = next(n for n in VOTERS if n != trio.leader())
+    trio.network.cut.add(gone)
+    for n in range(12):
+        await asyncio.gather(*(trio.propose(b"%d" % n + bytes(900)) for _ in range(10)))
+    await eventually_within(lambda: trio.leading().node.log.snapshot.index > 50)
+    await trio.propose(b"big" * 3000)
+    trio.network.cut.clear()
+    await eventually_within(trio.are_equal)
+    await trio.close()
+
+
+async def test_all_servers_lose_power_and_nothing_that_was_answered_is_lost() -> None:
+    trio = await Trio().start(("g", "h"))
+    for n in range(70):
+        await trio.propose(b"%d" % n)
+    assert await trio.propose(b"h", "h") == 1
+    for number in VOTERS:
+        await trio.restart(number)
+    await eventually_within(lambda: trio.leader() is not None and trio.leader("h") is not None)
+    assert await trio.propose(b"more") == 71
+    assert await trio.propose(b"more", "h") == 2
+    await eventually_within(trio.are_equal)
+    await trio.close()
+
+
+async def test_idle_groups_rest_and_cost_no_frames_but_presence() -> None:
+    names = tuple(f"g{n}" for n in range(20))
+    trio = await Trio().start(names)
+    await eventually_within(
+        lambda: all(trio.group(n, name).node.is_quiescent for n in VOTERS for name in names)
+    )
+    before, ticks = trio.network.frames, trio.servers[1].host._tick
+    await eventually_within(lambda: trio.servers[1].host._tick >= ticks + 50)
+    sent = trio.network.frames - before
+    assert sent <= 6 * (60 / SMALL.presence_ticks + 2), "six directed pairs"
+    assert await trio.propose(b"x", "g3") == 1
+    await trio.close()
+
+
+async def test_resting_followers_notice_that_their_leader_is_gone() -> None:
+    trio = await Trio().start()
+    await eventually_within(lambda: all(trio.group(n).node.is_quiescent for n in VOTERS))
+    old = trio.leader()
+    assert old is not None
+    trio.network.cut.add(old)
+    await eventually_within(lambda: any(trio.group(n).is_leader for n in VOTERS if n != old))
+    trio.network.cut.clear()
+    await eventually_within(lambda: not trio.group(old).is_leader)
+    assert await trio.propose(b"x") == 1
+    await trio.close()
+
+
+async def test_a_member_joins_catches_up_and_leads() -> None:
+    trio = await Trio().start()
+    for n in range(70):
+        await trio.propose(b"%d" % n)
+    trio.servers[4] = start_server(trio.network, 4, options=SMALL)
+    await trio.servers[4].start_group("g")
+    await trio.insist(lambda: trio.leading().add_learner(member_id(4)))
+    await eventually_within(trio.are_equal)
+    await trio.insist(lambda: trio.leading().promote(member_id(4)))
+    await eventually_within(
+        lambda: trio.leading().node.membership.voters == {member_id(n) for n in (1, 2, 3, 4)}
+    )
+    trio.leading().transfer_leadership(member_id(4))
+    await eventually_within(lambda: trio.leader() == 4)
+    await trio.insist(lambda: trio.leading().remove_member(member_id(1)))
+    assert await trio.propose(b"x") == 71
+    await trio.close()
+
+
+async def test_a_failed_sync_stops_the_server_and_the_others_go_on() -> None:
+    trio = await Trio().start()
+    leader = trio.leader()
+    assert leader is not None
+    trio.servers[leader].disk.fail("fdatasync", errno.EIO)
+    with pytest.raises(ProposalUncertainError):
+        await trio.group(leader).propose(b"x")
+    assert trio.servers[leader].host.failure is not None
+    await eventually_within(lambda: any(trio.group(n).is_leader for n in VOTERS if n != leader))
+    await trio.close()
+
+
+async def test_a_damaged_member_is_repaired_by_the_others() -> None:
+    trio = await Trio().start()
+    for n in range(20):
+        await trio.propose(b"entry %d" % n)
+    hurt = next(n for n in VOTERS if n != trio.leader())
+    await eventually_within(trio.are_equal)
+    disk = await trio.servers[hurt].crash()
+    file = disk.open(ROOT / "log.1")
+    at = file.pread(file.size(), 0).find(b"entry 7")
+    file.pwrite(b"X", at)
+    file.fsync()
+    trio.servers[hurt] = start_server(trio.network, hurt, disk, SMALL)
+    assert trio.servers[hurt].logs.damage
+    group = await trio.servers[hurt].start_group("g")
+    assert group.node.hard_state.health is Health.LOG_LOST
+    await trio.propose(b"more")
+    await eventually_within(lambda: group.node.hard_state.health is Health.SOUND)
+    await eventually_within(trio.are_equal)
+    await trio.close()
+
+
+async def test_a_removed_group_is_gone_after_a_restart() -> None:
+    trio = await Trio().start(("g", "h"))
+    for server in trio.servers.values():
+        await server.host.remove_group("h")
+    await trio.restart(1)
+    assert list(trio.servers[1].host.groups) == ["g"]
+    await trio.close()

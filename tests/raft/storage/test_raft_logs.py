@@ -1,0 +1,268 @@
+"""RaftLogs against a model: crashes at every call, torn writes, flipped bits, full disks."""
+
+import contextlib
+import errno
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from natsd.raft.entry import Entry, EntryKind, HardState, Health, Membership, Snapshot
+from natsd.raft.storage.errors import LogsFailedError, LogsUnreadableError
+from natsd.raft.storage.raft_logs import GroupWrite, RaftLogs
+from natsd.store.disk.disk import Disk
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.wal.format import HEADER_BYTES, encode_header
+from tests.raft.storage.model import History
+from tests.store.faulty_disk import FaultyDisk, PowerLoss
+
+ROOT = Path("/raft")
+SEGMENT_BYTES = 16 << 10
+TORTURE = int(os.environ.get("NATSD_TORTURE", "1"))
+
+
+def open_logs(disk: Disk, seed: int = 0, segment_bytes: int = SEGMENT_BYTES) -> RaftLogs:
+    chance = random.Random(seed)
+    return RaftLogs.open(disk, ROOT, chance.randbytes, segment_bytes_max=segment_bytes)
+
+
+def entry(index: int, term: int = 1, data: bytes = b"data") -> Entry:
+    return Entry(index, term, EntryKind.NORMAL, data)
+
+
+def write(logs: RaftLogs, *writes: GroupWrite) -> None:
+    done: list[Exception | None] = []
+    logs.write(writes, done.append)
+    while not done:
+        logs.wait()
+    assert done == [None]
+
+
+def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    disk = RealDisk()
+    logs = RaftLogs.open(disk, tmp_path / "raft", os.urandom)
+    assert logs.take_recovered() == {}
+    snapshot = Snapshot(1, 1, Membership(frozenset({1, 2}), frozenset({3})), b"state")
+    done: list[Exception | None] = []
+    logs.put_snapshot("g", snapshot, done.append)
+    while not done:
+        logs.wait()
+    member = Entry(3, 2, EntryKind.MEMBERSHIP, b"m")
+    write(logs, GroupWrite("g", HardState(2, 1), snapshot, entries=[entry(2), member]))
+    write(logs, GroupWrite("h", HardState(7, 0)), GroupWrite("g", entries=[entry(4, 2)]))
+    logs.close()
+    logs = RaftLogs.open(disk, tmp_path / "raft", os.urandom)
+    found = logs.take_recovered()
+    assert (found["g"].hard_state, found["g"].snapshot) == (HardState(2, 1), snapshot)
+    assert found["g"].entries == [entry(2), member, entry(4, 2)]
+    assert (found["h"].hard_state, found["h"].entries) == (HardState(7, 0), [])
+    assert logs.damage == []
+    logs.close()
+
+
+@pytest.mark.parametrize("seed", range(30 * TORTURE))
+def test_a_crash_at_any_call_loses_nothing_that_was_reported(seed: int) -> None:
+    """Power fails again and again, also while the logs are being opened."""
+    chance = random.Random(seed)
+    disk, history = FaultyDisk(seed), History(chance)
+    for _ in range(8):
+        disk.power_fails_at = chance.randrange(250)
+        try:
+            logs = open_logs(disk, chance.randrange(1 << 30))
+            assert logs.damage == []
+            history.continue_from(history.check(logs.take_recovered()))
+            history.run(logs, 12)
+        except PowerLoss:
+            pass
+        disk = disk.crash(chance.randrange(1 << 30))
+    logs = open_logs(disk, 1)
+    history.check(logs.take_recovered())
+
+
+@pytest.mark.parametrize("seed", range(30 * TORTURE))
+def test_a_kill_and_then_a_power_cut(seed: int) -> None:
+    """What a start has found stays, even if it was not synced before."""
+    chance = random.Random(seed)
+    disk, history = FaultyDisk(seed), History(chance)
+    for _ in range(4):
+        disk.power_fails_at = chance.randrange(60, 400)
+        try:
+            logs = open_logs(disk, chance.randrange(1 << 30))
+            history.continue_from(history.check(logs.take_recovered()))
+            history.run(logs, 12)
+        except PowerLoss:
+            pass
+        disk = disk.kill()
+        logs = open_logs(disk)
+        history.continue_from(history.check(logs.take_recovered()))
+        disk = disk.crash(chance.randrange(1 << 30))
+
+
+def files_of(disk: FaultyDisk) -> list[Path]:
+    names = [ROOT / name for name in disk.listdir(ROOT)]
+    names += [ROOT / "snapshots" / name for name in disk.listdir(ROOT / "snapshots")]
+    return [path for path in names if not disk.is_directory(path) and path.name != "lock"]
+
+
+def flip(disk: FaultyDisk, path: Path, chance: random.Random) -> None:
+    file = disk.open(path)
+    size = file.size()
+    if size:
+        at = chance.randrange(size)
+        byte = file.pread(1, at)[0] ^ 1 << chance.randrange(8)
+        file.pwrite(bytes([byte]), at)
+        file.fsync()
+
+
+@pytest.mark.parametrize("ending", ["flip", "flip after crash", "spoil", "remove"])
+@pytest.mark.parametrize("seed", range(20 * TORTURE))
+def test_damage_of_one_file_is_found_out(seed: int, ending: str) -> None:
+    """One damaged place costs no vote and no term; groups that may have lost entries know it."""
+    chance = random.Random(seed)
+    disk, history = FaultyDisk(seed), History(chance)
+    logs = open_logs(disk, seed)
+    if ending == "flip after crash":
+        disk.power_fails_at = chance.randrange(80, 300)
+    with contextlib.suppress(PowerLoss):
+        history.run(logs, 30)
+    disk = disk.crash(seed) if ending == "flip after crash" else disk.kill()
+    path = chance.choice([path for path in files_of(disk) if disk.open(path).size()])
+    if ending == "spoil":
+        disk.spoil(path, offset=chance.randrange(disk.open(path).size()))
+    elif ending == "remove":
+        disk.unlink(path)
+    else:
+        flip(disk, path, chance)
+    logs = open_logs(disk, seed)
+    recovered = logs.take_recovered()
+    history.check(recovered, is_damaged=True)
+    hurt = {name: group.hard_state.health for name, group in recovered.items()}
+    again = open_logs(disk.kill(), seed).take_recovered()
+    assert {name: group.hard_state.health for name, group in again.items()} == hurt
+    for name, group in again.items():
+        assert group.entries == recovered[name].entries
+
+
+def test_a_full_disk_delays_writes_and_loses_nothing() -> None:
+    disk, history = FaultyDisk(1), History(random.Random(1))
+    logs = open_logs(disk)
+    history.run(logs, 5)
+    disk.fail("allocate", errno.ENOSPC, times=-1)
+    disk.fail("pwrite", 0, times=3)
+    has_waited = False
+    for _ in range(40):
+        while not logs.waits_for_space and history.reported < len(history.states) - 1:
+            logs.wait()
+        write_of = history.write_of("c", history.states[-1].get("c"))
+        if write_of.snapshot is None and not write_of.removes:
+            history.note([write_of])
+            logs.write([write_of], history.report)
+        has_waited |= logs.waits_for_space
+        logs.retry()
+    assert has_waited
+    disk.heal()
+    logs.retry()
+    history.settle(logs)
+    again = open_logs(disk.kill())
+    assert history.check(again.take_recovered()) == history.states[-1]
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "pwrite", "sync_dir"])
+def test_after_a_failed_sync_nothing_more_is_written(call: str) -> None:
+    disk, history = FaultyDisk(2), History(random.Random(2))
+    logs = open_logs(disk, segment_bytes=1024)
+    history.run(logs, 5)
+    disk.fail(call, errno.EIO)
+    told: list[Exception | None] = []
+    for term in range(50, 100):  # long enough for a new segment
+        logs.write([GroupWrite("c", HardState(term, 1))], told.append)
+        while logs.failure is None and len(told) < term - 49:
+            logs.wait()
+    assert isinstance(told[-1], LogsFailedError)
+    known = told.index(told[-1])
+    assert told[:known] == [None] * known
+    calls = len(disk.calls)
+    logs.write([GroupWrite("c", HardState(100, 1))], told.append)
+    assert isinstance(told[-1], LogsFailedError)
+    assert len(disk.calls) == calls
+    again = open_logs(disk.crash(1)).take_recovered()
+    assert (known and 49 + known) <= again["c"].hard_state.term <= 50 + known
+    assert again["c"].hard_state.health is Health.SOUND
+
+
+def test_a_lagging_group_does_not_hold_the_disk() -> None:
+    """One group's few entries are written forward; the disk use stays bounded."""
+    disk = FaultyDisk(3)
+    logs = open_logs(disk)
+    write(logs, GroupWrite("slow", HardState(1, 1), entries=[entry(1), entry(2)]))
+    write(logs, GroupWrite("busy", HardState(1, 1)))
+    index = 0
+    for round_number in range(300):
+        entries = [entry(index + n, data=bytes([n]) * 500) for n in range(1, 6)]
+        index += 5
+        write(logs, GroupWrite("busy", entries=entries))
+        if round_number % 10 == 9:
+            snapshot = Snapshot(index, 1, Membership(frozenset({1})), b"")
+            done: list[Exception | None] = []
+            logs.put_snapshot("busy", snapshot, done.append)
+            while not done:
+                logs.wait()
+            write(logs, GroupWrite("busy", snapshot=snapshot))
+        assert logs.size_bytes < 8 * SEGMENT_BYTES
+    names = [path.name for path in files_of(disk)]
+    assert "log.1" not in names
+    assert len(names) < 12
+    found = open_logs(disk.kill()).take_recovered()
+    assert found["slow"].entries == [entry(1), entry(2)]
+    assert found["busy"].snapshot is not None
+    assert found["busy"].snapshot.index + len(found["busy"].entries) == index
+
+
+def test_a_later_version_is_refused_and_left_alone() -> None:
+    disk = FaultyDisk(4)
+    logs = open_logs(disk)
+    write(logs, GroupWrite("g", HardState(1, 1)))
+    logs.close()
+    for magic, name in ((b"NATSDRFT", "log.9"), (b"NATSDRST", "state.9")):
+        after = disk.kill()
+        header = encode_header(magic, 2, 9, 1)
+        after.open(ROOT / name, create=True).pwrite(header, 0)
+        with pytest.raises(LogsUnreadableError, match="later version"):
+            open_logs(after)
+        assert after.open(ROOT / name).pread(HEADER_BYTES, 0) == header
+        disk = disk.crash()
+
+
+def test_unknown_files_stay() -> None:
+    disk = FaultyDisk(5)
+    open_logs(disk).close()
+    for name in ("log.1.bak", "notes", "snapshots/README", "log.0", "snapshots/x.1.1"):
+        disk.open(ROOT / name, create=True).pwrite(b"mine", 0)
+    open_logs(disk.kill())
+    for name in ("log.1.bak", "notes", "snapshots/README", "log.0", "snapshots/x.1.1"):
+        assert disk._now[ROOT / name] is not None
+
+
+@pytest.mark.parametrize("seed", range(10 * TORTURE))
+def test_short_writes_and_then_a_power_cut(seed: int) -> None:
+    """What a failed write has left behind the last batch is no damage once it is written anew."""
+    chance = random.Random(seed)
+    disk, history = FaultyDisk(seed), History(chance)
+    logs = open_logs(disk)
+    for _ in range(6):
+        disk.fail(chance.choice(["pwrite", "allocate"]), errno.ENOSPC, after=chance.randrange(3))
+        disk.fail("pwrite", 0, path=chance.choice(["log.1", "state.1"]), times=chance.randint(1, 3))
+        for _ in range(5):
+            writes = [GroupWrite("g", HardState(1, 1), entries=history.entries(1, 1))]
+            logs.write(writes, lambda _: None)
+            while not logs.waits_for_space and logs._under_way is not None:
+                logs.wait()
+        while logs.waits_for_space:
+            logs.retry()
+            while not logs.waits_for_space and logs._under_way is not None:
+                logs.wait()
+        disk.heal()
+    again = open_logs(disk.crash(seed))
+    assert again.damage == []
+    assert again.take_recovered()["g"].entries
