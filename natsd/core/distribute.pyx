@@ -24,9 +24,14 @@ cdef bytes REROUTED = b"_rerouted_"
 
 
 cdef inline RouteLink link_of(PyObject* sub):
-    """Return the link that a remote subscription belongs to; None: it has ended."""
+    """Return the link that a remote subscription belongs to; None: it has ended.
+
+    A subscription that has ended may be listed for some turns more.
+    """
     cdef Sink sink = (<Subscription> sub).sink
-    return <RouteLink> sink if isinstance(sink, RouteLink) else None
+    if (<Subscription> sub).closed or not isinstance(sink, RouteLink):
+        return None
+    return <RouteLink> sink
 
 
 cdef inline void note(PyObject** noted, RouteLink link) noexcept:
