@@ -12,8 +12,6 @@ import msgspec
 
 PROTOCOL_OF_SERVERS: Final = 3
 """Version of the protocol between servers: with accounts, and traces of messages."""
-PROTOCOL_ASYNC_INFO: Final = 1
-"""Version from which on a server handles INFO at any time."""
 
 NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode

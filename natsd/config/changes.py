@@ -106,16 +106,16 @@ def _fits_read_buffer(old: int, new: int) -> bool:
     return new <= max(old, CONTROL_LINE_BYTES_MAX)
 
 
-def _block(*names: str, but: tuple[str, ...] = ()) -> AppliedBy:
+def _block(*names: str) -> AppliedBy:
     """Return the row of a block that is off and may change in these settings alone.
 
-    With `but` and no names it may change in all settings but those. None stands for the defaults.
+    None stands for the defaults.
     """
 
     def can_apply(old: Any, new: Any) -> bool:
         default = type(new if old is None else old)()
         before, after = old or default, new or default
-        kept = but or [each.name for each in fields(default) if each.name not in names]
+        kept = [each.name for each in fields(default) if each.name not in names]
         return all(getattr(before, name) == getattr(after, name) for name in kept)
 
     return AppliedBy((Component.NEXT_USE,), can_apply)
