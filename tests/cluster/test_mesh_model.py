@@ -439,7 +439,7 @@ async def run(plan: Plan, steps: list[tuple[Any, ...]]) -> None:
 
 
 @settings(
-    max_examples=30 * TORTURE,
+    max_examples=20 * TORTURE,
     deadline=None,
     report_multiple_bugs=False,
     phases=(Phase.explicit, Phase.reuse, Phase.generate, *([Phase.shrink] if TORTURE > 1 else [])),
