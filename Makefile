@@ -13,6 +13,7 @@ FUZZ_SECONDS ?= 60
 TORTURE ?= 20
 SEEDS ?= 10000
 SOAK_OPERATIONS ?= 100000000
+SOAK_MINUTES ?= 30
 FUZZ_TARGETS ?= $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py))
 ARGS ?=
 
@@ -34,9 +35,10 @@ run: $(VENV)/.installed $(VENV)/.compiled ## build natsd and serve port 4222; AR
 test: $(VENV)/.dev $(VENV)/.compiled ## build natsd and run the tests; ARGS="…" are arguments of pytest
 	$(BIN)/pytest -n auto $(ARGS)
 
-torture: $(VENV)/.dev $(VENV)/.compiled ## test TORTURE=20 times as many crashes, power cuts and damaged files as make test; then soak the trie
+torture: $(VENV)/.dev $(VENV)/.compiled ## test TORTURE=20 times as many crashes, power cuts and damaged files as make test; then soak the trie and a cluster
 	NATSD_TORTURE=$(TORTURE) $(BIN)/pytest -n auto -o timeout=7200 -o faulthandler_timeout=7200 -m torture $(ARGS)
 	$(BIN)/python -m tests.trie.soak --operations $(SOAK_OPERATIONS)
+	$(BIN)/python -m tests.cluster.soak --minutes $(SOAK_MINUTES)
 
 sim: $(VENV)/.dev $(VENV)/.compiled ## break RAFT in SEEDS=10000 simulated ways, and find each planted bug
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --jobs 2 $(ARGS)

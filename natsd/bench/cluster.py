@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from natsd.bench import wire
 from natsd.bench.arms import HOST, BenchServer, Configurable, free_port
+from natsd.bench.config_file import write_config
 from natsd.bench.frames import msg, pub, sub
 from natsd.bench.measurement import Measurement, first_problem, load_share
 from natsd.bench.result import RoleResult
@@ -38,8 +39,6 @@ def running_pair(arm: Configurable, directory: Path) -> Iterator[BenchServer]:
 
     Raises ArmError if one does not start, or LoadError if no route is there in time.
     """
-    from natsd.bench.setups import write
-
     ports = [free_port(), free_port()]
     servers: list[BenchServer] = []
     with ExitStack() as stack:
@@ -51,7 +50,7 @@ def running_pair(arm: Configurable, directory: Path) -> Iterator[BenchServer]:
                 "routes": [f"nats://{HOST}:{other}" for other in ports if other != port],
             }
             config = directory / f"server{number}.json"
-            write(config, {"server_name": f"bench{number}", "cluster": cluster})
+            write_config(config, {"server_name": f"bench{number}", "cluster": cluster})
             servers.append(stack.enter_context(arm.configured(config).running()))
         servers[0].peer = servers[1]
         await_interest(servers[0])

@@ -10,6 +10,7 @@ from typing import ClassVar
 from natsd.bench import setups, wire
 from natsd.bench.access import Access
 from natsd.bench.arms import BenchServer
+from natsd.bench.config_file import write_config
 from natsd.bench.measurement import Measurement
 from natsd.bench.scenarios import PubSub
 from natsd.bench.setups import RULED, USER
@@ -66,7 +67,7 @@ class Reload:
         assert server.pid is not None
         if not _may_log_in(server, Access("user00000", "secret")):  # the first login costs more
             return Measurement(problem="a user of the file cannot log in")
-        setups.write(server.config, setups.many_users(Path(), more=1))
+        write_config(server.config, setups.many_users(Path(), more=1))
         began = time.perf_counter()
         os.kill(server.pid, signal.SIGHUP)
         newest = Access(f"user{setups.MANY_USERS:05d}", "secret")

@@ -5,16 +5,16 @@ into a directory of its own, with its certificate, and is given to the server as
 that cannot be given a file, or does not start with it, makes the row void, with the reason.
 """
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from natsd.bench.access import Access
 from natsd.bench.arms import HOST, AnyArm, ArmError, BenchServer, Configurable, free_port
 from natsd.bench.cluster import SETUP, running_pair
+from natsd.bench.config_file import Settings, write_config
 from natsd.bench.wire import LoadError
 
 SUBJECT: Final = "bench.data"
@@ -28,8 +28,6 @@ RULED: Final = Access("ruled", "secret")
 SECURE: Final = Access(tls=True)
 EXPORTER: Final = Access("exporter", "secret")
 IMPORTER: Final = Access("importer", "secret")
-
-Settings = dict[str, Any]
 
 
 @runtime_checkable
@@ -60,7 +58,7 @@ def running(arm: AnyArm, scenario: object) -> Iterator[BenchServer]:
                 yield unusable(f"in a cluster {error}")
             return
         config = directory / "server.json"
-        write(config, SETUPS[setup](directory))
+        write_config(config, SETUPS[setup](directory))
         try:
             server = stack.enter_context(arm.configured(config).running())
         except ArmError as error:
@@ -68,11 +66,6 @@ def running(arm: AnyArm, scenario: object) -> Iterator[BenchServer]:
             return
         server.config = config
         yield server
-
-
-def write(config: Path, settings: Settings) -> None:
-    """Write the settings into a configuration file."""
-    config.write_text(json.dumps(settings))
 
 
 def unusable(reason: str) -> BenchServer:

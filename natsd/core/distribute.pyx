@@ -31,9 +31,14 @@ cdef inline bint is_reroute_mark(const char* name, Py_ssize_t size) noexcept:
 
 
 cdef inline RouteLink link_of(PyObject* sub):
-    """Return the link that a remote subscription belongs to; None: it has ended."""
+    """Return the link that a remote subscription belongs to; None: it has ended.
+
+    A subscription that has ended may be listed for some turns more.
+    """
     cdef Sink sink = (<Subscription> sub).sink
-    return <RouteLink> sink if isinstance(sink, RouteLink) else None
+    if (<Subscription> sub).closed or not isinstance(sink, RouteLink):
+        return None
+    return <RouteLink> sink
 
 
 cdef inline void note(PyObject** noted, RouteLink link) noexcept:

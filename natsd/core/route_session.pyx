@@ -6,8 +6,8 @@
 
 Promise
 - A message of the peer goes to subscriptions of this server, never to another route, so that in a
-  full mesh every message travels once. (A queue group that has lost its last member here is the
-  exception.)
+  full mesh every message travels once. If no member here takes what a queue group is to get, the
+  message goes on once to another server, for the queue group alone.
 - A traced message takes another way (traced_routes.pyx).
 - The peer is trusted with the accounts' names, not with the memory of this server: lines, payloads
   and pending bytes are bounded.

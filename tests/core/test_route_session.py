@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from natsd.accounts import Account
-from natsd.core.network import Endpoint, RouteSession
+from natsd.core.network import AccountPublisher, Endpoint, RouteSession
 from natsd.core.reasons import ClosedReason
 from natsd.core.routing import PermissionRules
 from tests.core.recipients import Rig, SocketPeer
@@ -330,6 +330,21 @@ def test_a_dropped_account_is_told_nothing_more(cluster: Cluster) -> None:
     client.send(b"SUB foo 1\r\nPUB bar 2\r\nhi\r\n")
     assert peer.read() == b""
     assert cluster.account.sublist.count == 1
+
+
+def test_interest_that_moves_to_another_route_is_served_there_alone(cluster: Cluster) -> None:
+    """The subscriptions of the old one are still listed: they are removed in slices."""
+    before, after = cluster.peer(), cluster.peer()
+    lines = b"RS+ $G foo\r\n" + b"".join(b"RS+ $G foo.%d\r\n" % each for each in range(10_000))
+    for peer in (before, after):
+        peer.send(lines)
+    publisher = AccountPublisher(cluster.rig.reactor, cluster.account.sublist)
+    before.route.drop(cluster.account)
+    subjects = [b"foo", *(b"foo.%d" % number for number in range(0, 10_000, 10))]
+    for subject in subjects:
+        assert publisher.publish(subject) == 1
+    assert before.read() == b""
+    assert after.read().count(b"RMSG") == len(subjects)
 
 
 @pytest.mark.parametrize(
