@@ -15,7 +15,9 @@ Operation = tuple[object, ...]
 
 IDLE = (b"PING", b"PONG", b"+OK")
 TEXTS = (b"CONNECT", b"INFO", b"-ERR")
-SPACED = (b"-ERR",)
+OF_CLIENTS = (b"PUB", b"HPUB", b"SUB", b"UNSUB")
+SPACED = (b"-ERR", *OF_CLIENTS)
+BLANKS = (b" ", b"\t")
 PAYLOAD_MAX = 65 * 1024 * 1024
 LOOKED_AT = 5
 """Bytes by which operations of routes are known."""
@@ -54,19 +56,21 @@ class PlainRoutes:
             if len(stream) < LOOKED_AT:
                 return None, 0
             head = stream[:LOOKED_AT].upper()
-            if head[1:2] == b"S" and head[:1] != b"H" and head[3:4] in (b" ", b"\t"):
+            if head[1:2] == b"S" and head[:1] != b"H" and head[3:4] in BLANKS:
                 return self.interest(stream)
-            if head[1:4] == b"MSG" and head[4:] in (b" ", b"\t"):
+            if head[1:4] == b"MSG" and head[4:] in BLANKS:
                 return self.message(stream)
         return self.common(stream)
 
     def common(self, stream: bytes) -> tuple[Operation | None, int]:
         """Return an operation that clients have too; its name is checked byte by byte."""
-        for name in IDLE + TEXTS:
+        for name in IDLE + TEXTS + OF_CLIENTS:
             size = min(len(name), len(stream))
             if stream[:size].upper() != name[:size]:
                 continue
-            if name in SPACED and stream[size : size + 1] not in (b"", b" ", b"\t"):
+            if stream[size:] and (
+                name in OF_CLIENTS or (name in SPACED and stream[size : size + 1] not in BLANKS)
+            ):
                 break
             end = stream.find(b"\n", len(name))
             if end < 0:

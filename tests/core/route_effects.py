@@ -9,16 +9,16 @@ everything. There is no socket: reads are fed to the endpoint, as a transport do
 from __future__ import annotations
 
 import re
-import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 from natsd.accounts import Account
 from natsd.core.network import CallbackSink, Endpoint, Reactor, RouteSession, Settings
 from natsd.core.reasons import ClosedReason
-from natsd.core.routing import SubList, Subscription, is_valid
+from natsd.core.routing import InvalidSubject, SubList, Subscription
 from tests.core.plain_routes import PlainRoutes
+from tests.core.without_sockets import Loop, Transport, failed, feed
 
 PENDING_MAX = 256 * 1024 * 1024
 NEVER_NS = 1 << 60
@@ -46,36 +46,6 @@ class Effects(NamedTuple):
     """Account, queue group, subject, reply subject, headers, payload."""
 
 
-class Loop:
-    """An event loop that never runs: no timer fires, no socket is ready."""
-
-    def add_reader(self, fd: int, callback: Callable[[], None]) -> None: ...
-    def call_later(
-        self, delay_s: float, callback: Callable[..., None], *arguments: Any
-    ) -> None: ...
-    def call_soon(self, callback: Callable[..., None], *arguments: Any) -> None: ...
-    def is_closed(self) -> bool:
-        return False
-
-
-class Transport:
-    """A transport that takes everything at once."""
-
-    def __init__(self) -> None:
-        self.written = bytearray()
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-
-
 class Route(RouteSession):
     """A route that knows two accounts."""
 
@@ -98,11 +68,6 @@ class Route(RouteSession):
 
     def pong_received(self) -> None:
         self.calls.append(("PONG", b""))
-
-
-def failed(text: str) -> None:
-    """Raise AssertionError; the reactor calls this while it handles an exception."""
-    raise AssertionError(f"{text}\n{traceback.format_exc()}")
 
 
 def settings() -> Settings:
@@ -139,17 +104,10 @@ class Rig:
         self.messages.append((account, group, subject, answer, head, data))
 
     def feed(self, data: bytes) -> None:
-        """Feed bytes in as many reads as the read buffer requires."""
-        while self.route.reason is None:
-            space = self.route.endpoint.read_space(len(data))
-            size = min(len(space), len(data))
-            space[:size] = data[:size]
-            del space
-            self.route.endpoint.bytes_read(size)
+        """Feed bytes, and do what follows from them."""
+        if self.route.reason is None:
+            feed(self.route.endpoint, data)
             self.reactor.turn()
-            data = data[size:]
-            if not data:
-                return
 
     def effects(self) -> Effects:
         interest = {
@@ -235,11 +193,8 @@ class Expected:
             return
         if weight is None:
             self.interest.pop(key, None)
-        elif queue is not None:
-            if is_valid(subject):
-                self.interest[key] = min(weight, WEIGHT_MAX)
-        elif is_valid(subject):
-            self.interest[key] = 1
+        elif is_listed(subject):
+            self.interest[key] = 1 if queue is None else min(weight, WEIGHT_MAX)
 
     def deliver(
         self,
@@ -271,6 +226,14 @@ def renamed(reply: bytes) -> tuple[bytes, bytes]:
     dots = [at for at, byte in enumerate(reply) if byte == ord(".")]
     mark = reply.index(b"@", dots[7])
     return reply[mark + 1 :], reply[:mark]
+
+
+def is_listed(subject: bytes) -> bool:
+    """Return whether there may be a subscription to a subject."""
+    try:
+        return SubList().insert(Subscription(subject))
+    except InvalidSubject:
+        return False
 
 
 def is_matched(subject: bytes) -> bool:

@@ -7,9 +7,7 @@ depend on the cuts. Garbage either parses or closes the connection: no exception
 Two bytes 0x7F stand for 40,000 of them: a payload larger than the largest input.
 """
 
-import traceback
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from natsd.accounts import Account, AccountDirectory
 from natsd.clients.client import Client
@@ -19,6 +17,7 @@ from natsd.core.network import Reactor, Settings
 from natsd.core.reasons import ClosedReason
 from natsd.core.routing import live_counts
 from natsd.server.login import NoLogin
+from tests.core.without_sockets import Loop, Transport, failed, feed
 
 MODULES = [
     "natsd.core.network",
@@ -54,36 +53,6 @@ SEEDS = [
 LARGE = b"\x7f" * 40_000
 LARGE_MAX = 2  # of them in one input
 SINGLE_BYTES_MAX = 2048
-
-
-class Loop:
-    """An event loop that never runs: no timer fires, no socket is ready."""
-
-    def add_reader(self, fd: int, callback: Callable[[], None]) -> None: ...
-    def call_later(
-        self, delay_s: float, callback: Callable[..., None], *arguments: Any
-    ) -> None: ...
-    def call_soon(self, callback: Callable[..., None], *arguments: Any) -> None: ...
-    def is_closed(self) -> bool:
-        return False
-
-
-class Transport:
-    """A transport that takes everything at once."""
-
-    def __init__(self) -> None:
-        self.written = bytearray()
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
 
 
 class Host:
@@ -139,11 +108,6 @@ def limits() -> Settings:
     return settings
 
 
-def failed(text: str) -> None:
-    """Raise AssertionError; the reactor calls this while it handles an exception."""
-    raise AssertionError(f"{text}\n{traceback.format_exc()}")
-
-
 HOST = Host(Reactor(Loop(), failed), limits())
 IDLE_ACCOUNTS = HOST.accounts
 
@@ -159,11 +123,11 @@ def session(pieces: Iterable[bytes]) -> tuple[object, ...]:
     )
     client.welcome()
     listener.welcome()
-    feed(listener, b'CONNECT {"headers":true,"verbose":false}\r\nSUB > all\r\n')
+    feed(listener.endpoint, b'CONNECT {"headers":true,"verbose":false}\r\nSUB > all\r\n')
     for piece in pieces:
         if client.reason is not None:
             break
-        feed(client, piece)
+        feed(client.endpoint, piece)
     outcome = (
         client.reason,
         client.in_msgs,
@@ -175,24 +139,11 @@ def session(pieces: Iterable[bytes]) -> tuple[object, ...]:
     )
     for peer in (client, listener):
         peer.close(ClosedReason.CLIENT_CLOSED)
-        feed(peer, b"")
+        feed(peer.endpoint, b"")
     assert len(account.sublist) == 0
     assert HOST.clients == {}
     HOST.accounts = IDLE_ACCOUNTS
     return outcome
-
-
-def feed(peer: Peer, data: bytes) -> None:
-    """Feed bytes as a transport does, in as many reads as the read buffer requires."""
-    while True:
-        space = peer.endpoint.read_space(len(data))
-        size = min(len(space), len(data))
-        space[:size] = data[:size]
-        del space
-        peer.endpoint.bytes_read(size)
-        data = data[size:]
-        if not data or peer.reason is not None:
-            return
 
 
 def check(data: bytes) -> None:
