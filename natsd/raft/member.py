@@ -27,6 +27,7 @@ class Member:
         "damaged",
         "draw",
         "dropped_reads",
+        "has_refused",
         "has_work",
         "health",
         "id",
@@ -62,6 +63,8 @@ class Member:
         self.leader = NOBODY
         self.contact_ticks = 0 if hard_state.term else options.election_ticks
         """Ticks since a leader was heard of; a restart counts, since it forgets a lease."""
+        self.has_refused = False
+        """Since then a candidate was refused because this member's log is more complete."""
         self.damaged: dict[int, tuple[Health, int]] = {}
         """Members that said they are damaged, with the last index that each holds."""
         self.messages: list[Message] = []
@@ -85,13 +88,16 @@ class Member:
         """Tell whether the member may become the leader.
 
         A voter whose removal is not committed may be the only one with that entry, which makes it
-        refuse all others: it leads until the removal is committed (thesis, 4.2.2).
+        refuse all others: it leads until the removal is committed (thesis, 4.2.2). A learner, too,
+        may be the only sound member with entries of the last leader, if that one is damaged: it
+        leads until they are committed.
         """
         members = self.log.membership
+        is_needed = self.has_refused and self.id in members.current.learners
         is_voter = self.id in members.current.voters or (
             members.changed_at > self.log.commit and self.id in members.before.voters
         )
-        return self.health is Health.SOUND and is_voter
+        return self.health is Health.SOUND and (is_voter or is_needed)
 
     def note_health(self, member: int, health: Health, last_index: int) -> None:
         """Note what a member says of its storage."""

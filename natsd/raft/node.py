@@ -216,6 +216,7 @@ class Node:
         self._handlers[type(message)](message)
         if isinstance(message, FROM_LEADER):
             me.contact_ticks = self._elapsed_ticks = 0
+            me.has_refused = False
             self._repair.heard_leader()
         self._resign_if_due()
 

@@ -12,12 +12,14 @@ from natsd.raft.messages import PreVote, PreVoteReply, Vote, VoteReply
 
 def answer_pre_vote(me: Member, asked: PreVote) -> None:
     """Say whether this member would vote for the sender."""
+    is_covered = me.log.is_covered_by(asked.last_index, asked.last_term)
     granted = (
         me.health is Health.SOUND
         and not me.hears_leader
         and (asked.term > me.term or (asked.term == me.term and me.vote in {NOBODY, asked.sender}))
-        and me.log.is_covered_by(asked.last_index, asked.last_term)
+        and is_covered
     )
+    me.has_refused = me.has_refused or not is_covered
     term = asked.term if granted else max(me.term, asked.term - 1)
     me.messages.append(
         PreVoteReply(me.id, asked.sender, term, granted, me.health, me.log.last_index)

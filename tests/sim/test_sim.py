@@ -25,6 +25,12 @@ def test_fresh_seeds_hold(case: int) -> None:
         )
 
 
+def test_a_learner_leads_if_it_alone_holds_the_entries_of_a_damaged_leader() -> None:
+    """A candidate with another membership in its log needs the vote of the learner: in vain."""
+    result = simulate(245268624178383)
+    assert not result.violation, result.detail
+
+
 def test_a_seed_is_a_history() -> None:
     first, second = Simulation(7, trace=True), Simulation(7, trace=True)
     assert first.run() == second.run()
