@@ -98,7 +98,7 @@ class Membership:
         if gossip.is_forwarded(
             info,
             route.gossip_mode,
-            is_solicited=route.is_dialed,
+            is_solicited=route.is_dialed_first,
             is_configured=route.is_configured,
         ):
             self._forward(route, info)
@@ -117,7 +117,7 @@ class Membership:
                 continue
             told.add(other.remote_id)
             mode = gossip.forwarded_mode(
-                is_solicited=route.is_dialed,
+                is_solicited=route.is_dialed_first,
                 is_configured=route.is_configured,
                 is_receiver_configured=other.is_configured,
             )

@@ -98,6 +98,8 @@ class Route(RouteSession):
         self.ip = ip
         self.port = port
         self.is_dialed = dial is not None
+        # A server that is dialed again may be another one now, of which nobody has told the others.
+        self.is_dialed_first = dial is not None and (dial.is_first or dial.target.is_configured)
         self.is_solicited = dial is not None
         self.is_configured = dial is not None and dial.target.is_configured
         self.target: Target | None = None if dial is None else dial.target
