@@ -111,7 +111,6 @@ class Route(RouteSession):
         self.has_no_pool = False
         self.must_reconnect = True
         self.retries_implicit = False
-        self.next_dial: Dial | None = None  # due after the next PONG
         self.compression = OFF
         self.compressor: CompressionFraming | None = None  # None: nothing is compressed
         self.has_negotiated = False
