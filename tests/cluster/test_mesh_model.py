@@ -1,8 +1,8 @@
 """Random clusters: every delivery is one of the model's (model.py), and none is missing.
 
 Meshes of two to five servers with pools and dedicated routes of all kinds, whose routes are cut,
-and which are restarted and reloaded; accounts that share streams and services; permissions of users
-and of the cluster. While routes are missing messages may be lost, but none comes twice or to
+and which are restarted and reloaded; accounts that share streams and services; permissions of
+users and of the cluster. While routes are missing messages may be lost, but none comes twice or to
 anybody else.
 """
 
