@@ -144,6 +144,10 @@ class Cluster:
         if not self.is_closing:
             self._dialer.dial(dial, after_loss=after_loss)
 
+    def is_dialing(self, dial: Dial) -> bool:
+        """Return whether there are attempts to make such a connection."""
+        return self._dialer.is_under_way(dial)
+
     def solicit(self, targets: Collection[Target], *, only: Collection[str] = ()) -> None:
         """Dial configured servers: for the pool, and for each account with dedicated routes.
 

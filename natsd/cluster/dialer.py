@@ -95,13 +95,14 @@ class Dialer:
         if len(self._tasks) >= DIALS_MAX:
             logger.error("Route to %s is not dialed: too many attempts are under way", dial.target)
             return
-        if self._is_under_way(dial):
+        if self.is_under_way(dial):
             return
         task = self._loop.create_task(self._run(dial, after_loss), name="natsd-route-dial")
         self._tasks[task] = dial
         task.add_done_callback(self._ended)
 
-    def _is_under_way(self, dial: Dial) -> bool:
+    def is_under_way(self, dial: Dial) -> bool:
+        """Return whether there are attempts to make such a connection."""
         key = (dial.target.place, dial.account)
         return any((each.target.place, each.account) == key for each in self._tasks.values())
 

@@ -55,8 +55,6 @@ class Membership:
             self._announce(route, info)
         self._carriers.load(route)
         if registration.dials_next:
-            assert route.target is not None
-            route.next_dial = Dial(route.target, gossip_mode=route.gossip_mode)
             route.ping()
         of_account = f" for account {quoted(route.account_name)}" if route.account_name else ""
         route.debug(f"Registering remote route {quoted(info.server_id)}{of_account}")
@@ -98,7 +96,7 @@ class Membership:
         if gossip.is_forwarded(
             info,
             route.gossip_mode,
-            is_solicited=route.is_dialed,
+            is_solicited=route.is_dialed_first,
             is_configured=route.is_configured,
         ):
             self._forward(route, info)
@@ -117,7 +115,7 @@ class Membership:
                 continue
             told.add(other.remote_id)
             mode = gossip.forwarded_mode(
-                is_solicited=route.is_dialed,
+                is_solicited=route.is_dialed_first,
                 is_configured=route.is_configured,
                 is_receiver_configured=other.is_configured,
             )
@@ -159,6 +157,33 @@ class Membership:
         if cluster.urls.remove(self._urls.pop(server_id, ())) and not cluster.is_closing:
             cluster.host.topology_changed()
 
+    # ---- a pool is completed
+
+    def complete_pool(self, route: Route) -> None:
+        """Dial the next connection of a pool, after a PONG on one that this server has to dial."""
+        cluster, target = self._cluster, route.target
+        if (
+            not route.is_solicited
+            or not route.is_registered
+            or route.account_name
+            or route.has_no_pool
+            or target is None
+            or route.remote is None
+        ):
+            return
+        size = max(cluster.table.pool_size, route.remote.route_pool_size)
+        dial = Dial(target, gossip_mode=route.gossip_mode)
+        if len(cluster.table.pooled.get(route.remote_id, ())) < size and not self._is_opening(dial):
+            cluster.dial(dial)
+
+    def _is_opening(self, dial: Dial) -> bool:
+        """Return whether such a connection is being dialed, or its handshake is under way."""
+        return self._cluster.is_dialing(dial) or any(
+            not route.is_registered and route.is_dialed and route.target == dial.target
+            for route in self._cluster.routes.values()
+            if not route.account_name
+        )
+
     # ---- a route ends
 
     def route_closed(self, route: Route) -> None:
@@ -167,6 +192,9 @@ class Membership:
         is_last = cluster.table.remove(route)
         if is_last:
             self._forget_urls(route.remote_id)
+        for other in cluster.table.pooled.get(route.remote_id, {}).values():
+            other.ping()  # the PONG completes the pool, should no attempt of ours or theirs do it
+            break
         if cluster.is_closing or not route.must_reconnect:
             return
         if is_last and route.has_no_pool and route.is_configured and route.target is not None:

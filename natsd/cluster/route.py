@@ -110,6 +110,8 @@ class Route(RouteSession):
         self.ip = ip
         self.port = port
         self.is_dialed = dial is not None
+        # A server that is dialed again may be another one now, of which nobody has told the others.
+        self.is_dialed_first = dial is not None and (dial.is_first or dial.target.is_configured)
         self.is_solicited = dial is not None
         self.is_configured = dial is not None and dial.target.is_configured
         self.target: Target | None = None if dial is None else dial.target
@@ -121,7 +123,6 @@ class Route(RouteSession):
         self.has_no_pool = False
         self.must_reconnect = True
         self.retries_implicit = False
-        self.next_dial: Dial | None = None  # due after the next PONG
         self.compression = OFF
         self.compressor: CompressionFraming | None = None  # None: nothing is compressed
         self.has_negotiated = False

@@ -44,6 +44,8 @@ class RegisteredRoute(Protocol):
     """The part of a route that the table uses and changes."""
 
     remote_id: str
+    is_dialed: bool
+    """This server dialed it."""
     is_solicited: bool
     """This server dialed it, or will dial it again."""
     is_configured: bool
@@ -216,9 +218,9 @@ class RouteTable(Generic[_Route]):
 
     def _must_replace(self, existing: _Route, route: _Route, info: PeerInfo, is_told: bool) -> bool:
         """Return whether the new route to a natsd stays, and the registered one must end."""
-        if not info.natsd or not is_told or existing.is_solicited == route.is_solicited:
+        if not info.natsd or not is_told or existing.is_dialed == route.is_dialed:
             return False
-        return route.is_solicited == (self._own_id > info.server_id)
+        return route.is_dialed == (self._own_id > info.server_id)
 
     def _refuse_duplicate(self, existing: _Route, route: _Route) -> None:
         """Let the registered route know what the duplicate knew, and refuse the duplicate."""

@@ -226,9 +226,7 @@ class RouteService:
 
     def pong_received(self, route: Route) -> None:
         """Dial the next connection of the pool, and adapt the compression."""
-        if route.next_dial is not None:
-            dial, route.next_dial = route.next_dial, None
-            self.cluster.dial(dial)
+        self._membership.complete_pool(route)
         self.cluster.adapt_compression(route)
 
     def opening_timed_out(self, route: Route) -> bool:

@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import random
 import socket
+from dataclasses import replace
 
 import pytest
 
+from natsd import Server
 from natsd.core.reasons import ClosedReason
 from tests.cluster.mesh import client, cluster_of, interested, member, mesh, meshed, routes_of
 
@@ -67,3 +69,25 @@ async def test_cut_connections_come_back_with_all_interest() -> None:
             for number in range(50):
                 await interested(server, f"s.{number}", 0)
             assert len(cluster_of(server).routes) == len(routes_of(server))
+
+
+async def test_a_server_that_is_dialed_again_may_be_another_one_of_which_others_are_told() -> None:
+    accounts = {name: {"users": [{"user": name, "password": "p"}]} for name in ("ONE", "TWO")}
+    block = {"accounts": ["ONE", "TWO"], "pool_size": 2}
+    async with contextlib.AsyncExitStack() as stack:
+        servers: list[Server] = []
+        for name in ("A", "B", "D", "E"):
+            server = member(name, servers[:1], block, accounts=accounts)
+            servers.append(await stack.enter_async_context(server))
+        await meshed(*servers)
+        block = {"accounts": ["ONE"], "pool_size": 3}
+        for server in servers:
+            options = server.options.cluster
+            assert options is not None
+            server.reload(cluster=replace(options, **block))
+        await meshed(*servers)
+        port = cluster_of(servers[1]).port
+        await servers[1].stop()
+        again = member("B", servers[:1], {**block, "port": port}, accounts=accounts)
+        servers[1] = await stack.enter_async_context(again)
+        await meshed(*servers)

@@ -15,6 +15,7 @@ OTHER = Target("other", 1, is_configured=True)
 
 @dataclass(eq=False)
 class FakeRoute:
+    is_dialed: bool = False
     is_solicited: bool = False
     is_configured: bool = False
     target: Target | None = None
@@ -28,7 +29,13 @@ class FakeRoute:
 
 
 def dialed(account: str = "") -> FakeRoute:
-    return FakeRoute(is_solicited=True, is_configured=True, target=OTHER, account_name=account)
+    return FakeRoute(
+        is_dialed=True,
+        is_solicited=True,
+        is_configured=True,
+        target=OTHER,
+        account_name=account,
+    )
 
 
 def table(
@@ -151,7 +158,11 @@ def test_two_natsd_that_dial_at_once_keep_the_same_connection(
     servers = {"A": table("A", 1), "B": table("B", 1)}
     ends = {
         (by, at): FakeRoute(
-            is_solicited=by == at, target=OTHER, account_name=account, remote_id="BA"[at == "B"]
+            is_dialed=by == at,
+            is_solicited=by == at,
+            target=OTHER,
+            account_name=account,
+            remote_id="BA"[at == "B"],
         )
         for by in "AB"
         for at in "AB"
