@@ -25,6 +25,9 @@ ACCOUNTS: dict[str, Any] = {
     },
 }
 
+CLOSED_MAX = 10
+"""Closed clients that are kept for /connz: with more of them, memory grows until all are there."""
+
 
 def shown(interest: dict[Interest, int]) -> dict[str, int]:
     """Return interest as JSON has it."""
@@ -61,7 +64,12 @@ async def serve(name: str, port: int, cluster_port: int, others: list[int]) -> N
         "routes": [f"nats-route://127.0.0.1:{other}" for other in others],
     }
     server = Server(
-        host="127.0.0.1", port=port, server_name=name, cluster=cluster, accounts=ACCOUNTS
+        host="127.0.0.1",
+        port=port,
+        server_name=name,
+        cluster=cluster,
+        accounts=ACCOUNTS,
+        max_closed_clients=CLOSED_MAX,
     )
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()

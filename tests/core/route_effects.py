@@ -170,7 +170,7 @@ class Expected:
             case "INFO" | "CONNECT":
                 self.calls.append((name, arguments[0]))
             case "-ERR":
-                self.calls.append((name, arguments[0].decode(errors="replace").strip(" '")))
+                self.calls.append((name, arguments[0].decode(errors="surrogateescape").strip(" '")))
             case "violation":
                 self.sent += UNKNOWN
                 self.has_ended = True
