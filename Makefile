@@ -16,6 +16,8 @@ SOAK_OPERATIONS ?= 100000000
 SOAK_MINUTES ?= 30
 FUZZ_TARGETS ?= $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py))
 ARGS ?=
+# Many tests wait for other processes: more workers than processors are faster, up to a point.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, os.cpu_count() * 3 // 2))')
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -33,7 +35,7 @@ run: $(VENV)/.installed $(VENV)/.compiled ## build natsd and serve port 4222; AR
 	@exec $(BIN)/natsd $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.compiled ## build natsd and run the tests; ARGS="…" are arguments of pytest
-	$(BIN)/pytest -n auto $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 torture: $(VENV)/.dev $(VENV)/.compiled ## test TORTURE=20 times as many crashes, power cuts and damaged files as make test; then soak the trie and a cluster
 	NATSD_TORTURE=$(TORTURE) $(BIN)/pytest -n auto -o timeout=7200 -o faulthandler_timeout=7200 -m torture $(ARGS)

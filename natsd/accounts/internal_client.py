@@ -94,6 +94,10 @@ class InternalClient:
         self._sublist.remove(subscription)
         subscription.detach()
 
+    def has_interest(self, subject: str) -> bool:
+        """Tell whether anybody listens on a subject, here or on another server."""
+        return self._sublist.has_interest(subject)
+
     async def request(
         self, subject: str, payload: bytes = b"", *, timeout_s: float = 2.0, headers: bytes = b""
     ) -> bytes:

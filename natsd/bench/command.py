@@ -37,6 +37,7 @@ examples:
   natsd bench --store --goals                  the store alone, by number of messages
   natsd bench --raft --goals                   RAFT alone: three processes on this machine
   natsd bench --jetstream --vs nats-server     streams and consumers, side by side
+  natsd bench --vs nats-server --row 'r3-*'    streams with three replicas, side by side
   natsd bench --monitoring --vs nats-server    scrapes of the monitoring port, side by side
   natsd bench --spark --goals                  streams in Spark, beside nats-py and Parquet
 """
@@ -322,7 +323,9 @@ def every_row(options: argparse.Namespace) -> list[Row]:
         from natsd.bench import monitoring
 
         return monitoring.all_rows(scale(options))
-    return all_rows(scale(options))
+    from natsd.bench.replicated import rows as replicated
+
+    return all_rows(scale(options)) + replicated.all_rows(scale(options))
 
 
 def list_rows(rows: list[Row]) -> None:

@@ -83,6 +83,10 @@ class Scale:
     secure_clients: int = 2_000
     streams: int = 1_000
     consumers: int = 10_000
+    pulled: int = 200_000
+    caught_up: int = 10_000_000
+    idle_streams: int = 500
+    idle_seconds: float = 10.0
 
 
 QUICK = Scale(
@@ -94,6 +98,10 @@ QUICK = Scale(
     secure_clients=300,
     streams=100,
     consumers=1_000,
+    pulled=20_000,
+    caught_up=200_000,
+    idle_streams=50,
+    idle_seconds=3.0,
 )
 
 GOALS = {

@@ -7,7 +7,8 @@ that cannot be given a file, or does not start with it, makes the row void, with
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
@@ -15,6 +16,7 @@ from natsd.bench.access import Access
 from natsd.bench.arms import HOST, AnyArm, ArmError, BenchServer, Configurable, free_port
 from natsd.bench.cluster import SETUP, running_pair
 from natsd.bench.config_file import Settings, write_config
+from natsd.bench.replicated.servers import ALWAYS, DEFAULT, running_trio
 from natsd.bench.wire import LoadError
 
 SUBJECT: Final = "bench.data"
@@ -51,9 +53,9 @@ def running(arm: AnyArm, scenario: object) -> Iterator[BenchServer]:
             yield unusable("a server that runs already cannot be given a configuration")
             return
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="natsd-bench-")))
-        if setup == SETUP:
+        if setup in CLUSTERS:
             try:
-                yield stack.enter_context(running_pair(arm, directory))
+                yield stack.enter_context(CLUSTERS[setup](arm, directory))
             except (ArmError, LoadError) as error:
                 yield unusable(f"in a cluster {error}")
             return
@@ -146,4 +148,11 @@ SETUPS: Final[Mapping[str, Callable[[Path], Settings]]] = {
     "many-users": many_users,
     "monitored": monitored,
     "jwt": jwt,
+}
+
+Running = Callable[[Configurable, Path], AbstractContextManager[BenchServer]]
+CLUSTERS: Final[Mapping[str, Running]] = {
+    SETUP: running_pair,
+    DEFAULT: running_trio,
+    ALWAYS: partial(running_trio, sync="always"),
 }

@@ -20,48 +20,14 @@ import multiprocessing
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from natsd.bench import store_measures
+from natsd.bench.goal_rows import GoalRow, cost, rate
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 QUICK_SIZES = SIZES[:2]
 GOAL_SIZE = 1_000_000
-
-
-@dataclass(frozen=True)
-class StoreRow:
-    """One line of the table; `goal` is a bound on the value at a million messages."""
-
-    key: str
-    title: str
-    goal: float | None = None
-    higher_is_better: bool = True
-    digits: int = 2
-
-    def meets_goal(self, value: float) -> bool:
-        """Return whether the value meets the goal; without a goal every value does."""
-        if self.goal is None:
-            return True
-        return value >= self.goal if self.higher_is_better else value <= self.goal
-
-    @property
-    def goal_text(self) -> str:
-        """The goal as the table shows it; empty: there is none."""
-        if self.goal is None:
-            return ""
-        return f"{'≥' if self.higher_is_better else '≤'} {self.goal:g}"
-
-
-def rate(key: str, title: str, goal: float | None = None) -> StoreRow:
-    """Return a row in which a higher value is better."""
-    return StoreRow(key, title, goal)
-
-
-def cost(key: str, title: str, goal: float | None = None, digits: int = 2) -> StoreRow:
-    """Return a row in which a lower value is better."""
-    return StoreRow(key, title, goal, higher_is_better=False, digits=digits)
 
 
 ROWS = (
@@ -118,22 +84,17 @@ def texts(results: dict[int, dict[str, float]], *, goals: bool) -> list[list[str
     """Return the texts of the table, row by row."""
     lines = []
     for row in ROWS:
-        cells = [text_of(row, values.get(row.key)) for values in results.values()]
+        cells = [row.text(values.get(row.key)) for values in results.values()]
         lines.append([row.title, *cells, *([goal_cell(row, results)] if goals else [])])
     return lines
 
 
-def text_of(row: StoreRow, value: float | None) -> str:
-    """Return the value as the table shows it, or an empty text if it was not measured."""
-    return "" if value is None else f"{value:,.{row.digits}f}"
-
-
-def goal_cell(row: StoreRow, results: dict[int, dict[str, float]]) -> str:
+def goal_cell(row: GoalRow, results: dict[int, dict[str, float]]) -> str:
     """Return the text of the goal column."""
     return f"{row.goal_text} MISSED" if misses_goal(row, results) else row.goal_text
 
 
-def misses_goal(row: StoreRow, results: dict[int, dict[str, float]]) -> bool:
+def misses_goal(row: GoalRow, results: dict[int, dict[str, float]]) -> bool:
     """Return whether the row misses its goal at a million messages.
 
     Without a run of that size no goal is missed. `append_disk` misses its goal only if natsd

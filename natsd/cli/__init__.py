@@ -161,8 +161,10 @@ def _serve_flags(settings: dict[str, Any]) -> int:
         flags = with_secrets(settings, os.environ)
         if any("." in name for name in flags):
             from natsd.config.overrides import with_flags
+            from natsd.server.start_checks import check_start
 
             options = with_flags(None, flags)
+            check_start(options)
         else:
             options = make_options(**flags)
     except OptionsError as error:

@@ -2,6 +2,8 @@
 
 - `up N` makes a cluster of N servers, or makes an existing one whole: it starts what does not run,
   and adds servers. It waits for the full mesh, and prints where the servers are.
+- `rescue` is for real clusters: it goes on with what is left after a majority of servers was lost
+  for good (cluster_rescue.py).
 - The servers outlive the command; `--foreground` shows their logs, and stops them on Ctrl-C.
 - Exit code 0: done; of `status`: all servers run, in a full mesh. 1: they do not, or there was an
   error, which is one line on standard error.
@@ -30,6 +32,7 @@ SERVERS: Final = 3
 DIRECTORY: Final = Path("natsd-cluster")
 LOG_LINES: Final = 50
 LOG_POLL_S: Final = 0.1
+RESCUE: Final = "rescue"
 
 EXAMPLES: Final = """\
 examples:
@@ -42,6 +45,7 @@ examples:
   natsd cluster restart n1 n2 n3        one after the other
   natsd cluster logs n1 -f
   natsd cluster down
+  natsd cluster rescue -h               when a majority of servers is lost for good, on any machine
 """
 
 Action = Callable[[argparse.Namespace], int]
@@ -49,6 +53,10 @@ Action = Callable[[argparse.Namespace], int]
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with the arguments after `cluster`; return the exit code."""
+    if list(arguments[:1]) == [RESCUE]:
+        from natsd.cli import cluster_rescue  # it loads JetStream
+
+        return cluster_rescue.main(arguments[1:])
     given = parser().parse_args(arguments)
     action: Action = given.run
     try:
@@ -103,6 +111,7 @@ def parser() -> argparse.ArgumentParser:
         default=LOG_LINES,
         help="last lines of each (default: %(default)s)",
     )
+    actions.add_parser(RESCUE, help="go on after a majority of servers was lost for good")
     return result
 
 

@@ -21,6 +21,7 @@ Usage: natsd [options]
        natsd restore DIR             Restore streams from a backup
        natsd pipeline JOB            Streams archived, replayed, audited and more, on Spark
        natsd cluster up 3            A cluster on this machine; natsd cluster -h tells more
+       natsd cluster rescue          Go on after most servers of a cluster were lost for good
        natsd config check FILE       What a configuration file would do
        natsd config diff FILE FILE   What differs, and which differences need a restart
 """

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from natsd.accounts import Account, AccountDirectory
 from natsd.auth import NO_LIMITS, REFUSED, Authenticator, Verdict
+from natsd.clients.log_lines import LogLines
 from natsd.clients.pending_logins import PendingLogins
 from natsd.config import Options
-from natsd.config.levels import TRACE
 from natsd.core.network import ClientSession, Endpoint, Framing, Reactor, Settings, TlsFraming
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason, ErrorText
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from natsd.clients.tracing import Decision
     from natsd.core.routing import PermissionRules
     from natsd.tls.peer import TlsState
-
-logger = logging.getLogger("natsd.client")
 
 PROTOCOL_ASYNC_INFO: Final = 1
 HPUB_WORDS_MIN: Final = 3
@@ -129,11 +127,12 @@ class ClientHost(Protocol):
         ...
 
 
-class Client(ClientSession):
+class Client(LogLines, ClientSession):
     """The session of a connection that speaks the client protocol."""
 
     __slots__ = ("_connect", "_is_outdated", "_login", "_verdict", "host", "ip", "nonce", "port")
 
+    logger = logging.getLogger("natsd.client")
     kind: Final = "Client"
     account: Account | None
 
@@ -279,7 +278,7 @@ class Client(ClientSession):
                 asked = self.host.authenticator.authenticate(self, connect)
                 verdict = asked if isinstance(asked, Verdict) else await asked
         except Exception:
-            logger.exception("A client is refused because its authentication failed")
+            self.logger.exception("A client is refused because its authentication failed")
             return REFUSED
         return verdict
 
@@ -619,11 +618,15 @@ class Client(ClientSession):
         for s in self.own_subscriptions():
             yield SubscriptionInfo(s.subject, s.queue, s.sid, s.delivered, s.max_delivered)
 
-    # ---- log lines
+    # ---- log lines (log_lines.py)
+
+    @property
+    def server_options(self) -> Options:
+        """The settings of the server."""
+        return self.host.options
 
     def __str__(self) -> str:
-        where = f"[{self.ip}]" if ":" in self.ip else self.ip
-        text = f"{where}:{self.port} - cid:{self.cid}"
+        text = f"{self.address} - cid:{self.cid}"
         connect = self._connect
         if connect is None:
             return text
@@ -636,40 +639,3 @@ class Client(ClientSession):
             user = label or (f"user:{connect.user}" if connect.user else "token")
             text += f" - {quoted(f'{self.account.name}/{user}')}"
         return text
-
-    def debug(self, text: str) -> None:
-        """Log at debug level."""
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("%s - %s", str(self), text)
-
-    def error(self, text: str) -> None:
-        """Log at error level."""
-        logger.error("%s - %s", str(self), text)
-
-    def notice(self, text: str) -> None:
-        """Log at info level."""
-        logger.info("%s - %s", str(self), text)
-
-    def caught_up(self) -> None:
-        """Log that the client is no slow consumer any more."""
-        self.notice("Slow Consumer Recovered")
-
-    def trace_operation(self, direction: str, operation: bytes) -> None:
-        """Log a protocol operation as `<<- [PUB foo 5]`."""
-        shown = quoted(operation.decode(errors="replace"))[1:-1].replace('\\"', '"')
-        logger.log(TRACE, "%s - %s [%s]", str(self), direction, shown)
-
-    def trace_payload(self, direction: str, data: bytes, header_len: int) -> None:
-        """Log a message's headers and payload, at most `max_traced_msg_len` bytes of them.
-
-        An empty message is not logged. With `trace_headers` only the headers are logged.
-        """
-        options = self.host.options
-        if options.trace_headers:
-            data = data[:header_len].removesuffix(b"\r\n\r\n")
-        if not data:
-            return
-        from natsd.clients.redact import shown_payload
-
-        shown = shown_payload(data, options.max_traced_msg_len)
-        logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s]", str(self), direction, shown)

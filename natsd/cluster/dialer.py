@@ -140,6 +140,10 @@ class Dialer:
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     def _hand_over(self, dial: Dial, connection: socket.socket) -> None:
+        # A connection may end at once, and is dialed again then, before this task is seen to end.
+        task = asyncio.current_task()
+        assert task is not None
+        del self._tasks[task]
         if self._settings.is_wanted(dial):
             self._connected(dial, connection)
         else:

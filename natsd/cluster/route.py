@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from natsd.accounts import Account
 from natsd.accounts.message_trace import TraceSource
+from natsd.clients.log_lines import LogLines
 from natsd.cluster.compression_mode import OFF
 from natsd.cluster.dialer import Dial
 from natsd.cluster.peer_info import (
@@ -30,7 +31,6 @@ from natsd.cluster.peer_info import (
 )
 from natsd.cluster.targets import Target
 from natsd.config import Options
-from natsd.config.levels import TRACE
 from natsd.core.network import Endpoint, Reactor, RouteSession, Session, Settings, TlsFraming
 from natsd.core.quoting import quoted
 from natsd.core.reasons import ClosedReason, ErrorText
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from natsd.clients.tracing import Decision
     from natsd.cluster.compression import CompressionFraming
     from natsd.tls.peer import TlsState
-
-logger = logging.getLogger("natsd.route")
 
 HELD_MAX: Final = 4
 """INFO lines that wait for the end of a login."""
@@ -86,9 +84,10 @@ class RouteEvents(Protocol):
         """Forget the route."""
 
 
-class Route(RouteSession):
+class Route(LogLines, RouteSession):
     """The session of a connection that speaks the route protocol."""
 
+    logger = logging.getLogger("natsd.route")
     kind: Final = "Router"
 
     def __init__(
@@ -237,10 +236,6 @@ class Route(RouteSession):
 
     # ---- answers
 
-    def violated(self, text: str) -> None:
-        """Log invalid input, because of which the connection is being closed."""
-        self.error(text)
-
     def refuse(self, text: str, reason: ClosedReason) -> None:
         """Log an error, tell the peer, and close."""
         self.error(text)
@@ -281,47 +276,12 @@ class Route(RouteSession):
 
         return state_of(self.tls, is_first=True)
 
-    # ---- log lines
+    # ---- log lines (natsd/clients/log_lines.py)
+
+    @property
+    def server_options(self) -> Options:
+        """The settings of the server."""
+        return self._events.server_options
 
     def __str__(self) -> str:
-        where = f"[{self.ip}]" if ":" in self.ip else self.ip
-        return f"{where}:{self.port} - rid:{self.rid}"
-
-    def debug(self, text: str) -> None:
-        """Log at debug level."""
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("%s - %s", str(self), text)
-
-    def error(self, text: str) -> None:
-        """Log at error level."""
-        logger.error("%s - %s", str(self), text)
-
-    def notice(self, text: str) -> None:
-        """Log at info level."""
-        logger.info("%s - %s", str(self), text)
-
-    def slow_consumer(self, why: str, is_known: bool = False) -> None:
-        """Count and log that the peer reads too slowly; `why` is the exceeded limit."""
-        self._events.reactor.counters.slow_consumers += 1
-        self.notice(f"Slow Consumer {'State' if is_known else 'Detected'}: {why}")
-
-    def caught_up(self) -> None:
-        """Log that the peer reads fast enough again."""
-        self.notice("Slow Consumer Recovered")
-
-    def trace_operation(self, direction: str, operation: bytes) -> None:
-        """Log a protocol operation as `<<- [RS+ $G foo]`."""
-        shown = quoted(operation.decode(errors="replace"))[1:-1].replace('\\"', '"')
-        logger.log(TRACE, "%s - %s [%s]", str(self), direction, shown)
-
-    def trace_payload(self, direction: str, data: bytes, header_len: int) -> None:
-        """Log a message's headers and payload, at most `max_traced_msg_len` bytes of them."""
-        options = self._events.server_options
-        if options.trace_headers:
-            data = data[:header_len].removesuffix(b"\r\n\r\n")
-        if not data:
-            return
-        from natsd.clients.redact import shown_payload
-
-        shown = shown_payload(data, options.max_traced_msg_len)
-        logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s]", str(self), direction, shown)
+        return f"{self.address} - rid:{self.rid}"

@@ -247,6 +247,8 @@ APPLIED_BY: Final[dict[str, AppliedBy]] = {
     "jetstream.domain": RESTART,
     "jetstream.strict": RESTART,
     "jetstream.sync_interval": RESTART,
+    "jetstream.scrub_interval": _by(Component.JETSTREAM),
+    "jetstream.scrub_speed": _by(Component.JETSTREAM),
     "jetstream.key": RESTART,
     "jetstream.prev_key": RESTART,
     "jetstream.cipher": RESTART,

@@ -35,6 +35,8 @@ from natsd.config.settings import (
 
 MIB: Final = 1 << 20
 INT32_MAX: Final = 2**31 - 1
+NO_SCRUB: Final = timedelta.max
+"""Value of `scrub_interval`: stored files are not read again to verify them."""
 SYNC_ALWAYS: Final = timedelta(0)
 """Value of `sync_interval`: sync before each acknowledgement; many publishers share one sync."""
 
@@ -114,6 +116,12 @@ class JetStreamOptions(Settings):
         "how often file streams are synced; always: before each acknowledgement",
         words={"always": SYNC_ALWAYS},
     )
+    scrub_interval: timedelta = duration(
+        timedelta(days=7),
+        "how often all stored files are read and verified; off: never",
+        words={"off": NO_SCRUB},
+    )
+    scrub_speed: int = size(8 * MIB, 1, "bytes that a scrub reads in a second")
     key: str = secret("key that file streams are encrypted with; empty: they are not")
     prev_key: str = secret("the key before, while keys are being rotated")
     cipher: str = word("chachapoly", CIPHERS, "how file streams are encrypted")

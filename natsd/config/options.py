@@ -451,10 +451,6 @@ def _check_features(options: Options) -> None:
             if block is not None and block.is_on
         ]
     )
-    if options.jetstream.enabled and options.has_cluster:
-        raise OptionsError(
-            "jetstream: natsd does not support JetStream in a cluster yet", setting="jetstream"
-        )
     for name, is_on in options.feature_flags.items():
         if is_on and name in FEATURE_FLAGS and not FEATURE_FLAGS[name]:
             raise OptionsError(

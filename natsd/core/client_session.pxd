@@ -5,9 +5,8 @@ from libc.stdint cimport int64_t, uint64_t
 from natsd.core.routing cimport MatchResult, Message, SubjectMappings, SubList, Subscription
 
 
-cdef class ClientSession(OpHandler):
+cdef class ClientSession(OpSession):
     cdef ClientProtocol protocol
-    cdef Settings settings
     cdef SubList sublist
     cdef TrafficStats account_counters
     cdef MatchResult memo                # match result of the last published subject; None: none
@@ -19,7 +18,6 @@ cdef class ClientSession(OpHandler):
     cdef readonly bint echo
     cdef bint headers                    # it understands headers
     cdef readonly bint no_responders
-    cdef readonly bint trace
     cdef bint slow_publish_path         # a publish needs more work than routing (see `admit`)
     cdef bint slow_delivery_path                # a delivery needs more than an append
     cdef SessionPermissions permissions  # None: the client may do everything
@@ -35,23 +33,12 @@ cdef class ClientSession(OpHandler):
     cdef bint is_decided                 # `begin_trace` was already called for the current publish
     cdef int traces                      # publishes in this read that may have requested a trace
 
-    cdef readonly int64_t in_msgs
-    cdef readonly int64_t in_bytes
-    cdef readonly int64_t out_msgs
-    cdef readonly int64_t out_bytes
     cdef int64_t read_msgs               # messages published in this read, not yet in `in_msgs`
     cdef int64_t read_bytes              # bytes of these messages
     cdef int64_t counted_msgs            # part of `out_msgs` that the totals already include
     cdef int64_t counted_bytes           # part of `out_bytes` that the totals already include
 
-    # All times are nanoseconds of the monotonic clock; 0: never.
-    cdef readonly int64_t start_ns
-    cdef readonly int64_t rtt_ns
-    cdef int64_t rtt_start_ns
-    cdef int64_t ping_due_ns
-    cdef int64_t authenticate_by_ns
-    cdef int64_t expires_ns              # when the authentication expires
-    cdef int pings_out
+    cdef int64_t expires_ns              # when the authentication expires; 0: never
 
     cdef void count_in(self, TrafficStats counters) noexcept
     cdef int count_delivered(self) except -1

@@ -45,7 +45,7 @@ cdef enum:
 cdef int64_t RTT_INTERVAL_NS = 3_600_000_000_000
 
 
-cdef class ClientSession(OpHandler):
+cdef class ClientSession(OpSession):
     """What a client's connection means; it attaches itself and a parser to the endpoint."""
 
     def __cinit__(self):
@@ -56,15 +56,13 @@ cdef class ClientSession(OpHandler):
         self.slow_delivery_path = True
 
     def __init__(self, Endpoint endpoint not None, unsigned long long cid):
-        OpHandler.__init__(self, endpoint, CLIENT_KIND)
-        self.settings = endpoint.settings
+        OpSession.__init__(self, endpoint, CLIENT_KIND)
         self.cid = cid
         self.protocol = ClientProtocol(self)
         self.protocol.max_control_line_bytes = self.settings.max_control_line
         self.own_subscriptions_max = self.own_payload_max = INT64_MAX
         self.apply_limits()
         self.protocol.headers = False
-        self.start_ns = endpoint.last_activity_ns
         self.ping_due_ns = self.start_ns + self.settings.ping_interval_ns
         endpoint.attach(self.protocol, self)
 
@@ -95,45 +93,21 @@ cdef class ClientSession(OpHandler):
 
     # ---- hooks that the subclass overrides
 
-    def connect_received(self, bytes json) -> None:
-        """Handle a CONNECT; `json` is its argument."""
-
     def connect_omitted(self) -> bool:
         """Return whether a client whose first operation is not CONNECT is accepted, and do it."""
         return False
 
-    def info_received(self, bytes json) -> None:
-        """Handle an INFO; `json` is its argument."""
-
     def first_pong(self) -> None:
         """Handle the client's first PING after CONNECT, once the PONG is queued."""
 
-    def authentication_timed_out(self) -> None:
-        """Handle a client that sent no successful CONNECT in time."""
-
     def authentication_expired(self) -> None:
         """Handle that the time is reached which `expire_at` set."""
-
-    def debug(self, str text) -> None:
-        """Log at debug level."""
-
-    def error(self, str text) -> None:
-        """Log at error level."""
-
-    def notice(self, str text) -> None:
-        """Log at info level."""
 
     def begin_trace(self, bytes subject, bytes headers, int64_t size):
         """Return a Decision (natsd/clients/tracing.py), or None: publish the message unchanged."""
 
     def trace_oversized(self, bytes line, bytes headers) -> None:
         """Trace a message that exceeds `max_payload`; of its headers only a part may be here."""
-
-    def trace_operation(self, str direction, bytes operation) -> None:
-        """Log a protocol operation; `direction` is "<<-", "->>" or "<->"."""
-
-    def trace_payload(self, str direction, bytes data, Py_ssize_t header_len) -> None:
-        """Log a message's headers and payload; `direction` is "<<-" or "->>"."""
 
     # ---- life
 
@@ -498,33 +472,14 @@ cdef class ClientSession(OpHandler):
 
     cdef int on_ping(self) except -1:
         """Queue PONG; after the first one since CONNECT, call `first_pong`."""
-        if self.trace:
-            self.trace_operation("<<-", b"PING")
-            self.trace_operation("->>", b"PONG")
-        self.endpoint.append(b"PONG\r\n", 6)
+        self.send_pong()
         if self.connect_seen and not self.first_pong_sent:
             self.first_pong_sent = True
             self.first_pong()
         return 0
 
-    cdef int on_pong(self) except -1:
-        if self.trace:
-            self.trace_operation("<<-", b"PONG")
-        self.pings_out = 0
-        if self.rtt_start_ns:
-            self.rtt_ns = max(1, monotonic_ns() - self.rtt_start_ns)
-        return 0
-
-    cdef int on_connect(self, const char* json, Py_ssize_t size) except -1:
-        self.connect_received(json[:size])
-        return 0
-
     cdef bint on_connect_omitted(self) except -1:
         return self.connect_omitted()
-
-    cdef int on_info(self, const char* json, Py_ssize_t size) except -1:
-        self.info_received(json[:size])
-        return 0
 
     cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
         self.error(f"Client Error {text_of(text[:size])}")
@@ -684,19 +639,6 @@ cdef class ClientSession(OpHandler):
             self.trace_operation("->>", b"OK")
         self.endpoint.append(b"+OK\r\n", 5)
 
-    def send_error(self, str text) -> None:
-        """Queue `-ERR '<text>'`."""
-        if self.trace:
-            self.trace_operation("->>", b"-ERR " + bytes_of(text))
-        self.send_protocol(b"-ERR '%b'\r\n" % bytes_of(text))
-
-    def close_with_error(self, str text, reason) -> None:
-        """Send `-ERR '<text>'`, then close with `reason`; a closed connection ignores this."""
-        if self.endpoint.reason is None:
-            self.send_error(text)
-            self.endpoint.linger()
-            self.endpoint.close(reason)
-
     def slow_consumer(self, str why, bint is_known=False) -> None:
         """Count and log that this connection is a slow consumer; `why` is the exceeded limit."""
         self.reactor.counters.slow_consumers += 1
@@ -718,26 +660,14 @@ cdef class ClientSession(OpHandler):
         return 0
 
     cdef int ping(self, int64_t now_ns) except -1:
-        """Send PING if the client was silent, or once per hour for the round-trip time.
-
-        After `ping_max` unanswered pings, the connection is closed as stale.
-        """
+        """Send PING if the client was silent, or once per hour for the round-trip time."""
         cdef int64_t interval = self.settings.ping_interval_ns
         cdef bint measure = self.rtt_start_ns == 0 or now_ns - self.rtt_start_ns > RTT_INTERVAL_NS
         self.debug("Client Ping Timer")
         self.ping_due_ns = now_ns + interval
         if now_ns - self.endpoint.last_activity_ns < interval and not measure:
             return 0
-        if self.pings_out + 1 > self.settings.ping_max:
-            self.debug("Stale Client Connection - Closing")
-            self.reactor.counters.stale_connections += 1
-            self.close_with_error(ErrorText.STALE_CONNECTION, ClosedReason.STALE_CONNECTION)
-            return 0
-        self.pings_out += 1
-        self.rtt_start_ns = now_ns
-        if self.trace:
-            self.trace_operation("->>", b"PING")
-        return self.endpoint.append(b"PING\r\n", 6)
+        return self.ping_or_close(now_ns)
 
     # ---- subscriptions
 

@@ -20,8 +20,8 @@ A frame is a control line, followed by the payload for (H)PUB:
     ^p          ^args              ^data   ^data + size
 
 `fast_publish` scans the usual spelling of (H)PUB in one pass. `split` handles every other spelling
-(tabs, several spaces, a bare LF, errors). Both end in `payload`. Operations between servers (RS+,
-RMSG, LS+, LMSG, ...) will be added to `slow_frame`, after the client operations.
+(tabs, several spaces, a bare LF, errors). Both end in `payload`. The operations between servers
+come on top of these in route_protocol.pyx.
 
 In some cases nats-server's result depends on how a line is split into reads (a CR inside a line, a
 LF right after the blanks). This parser differs there: a LF ends a line, one CR before the LF

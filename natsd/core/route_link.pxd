@@ -7,7 +7,7 @@ from libc.string cimport memcmp
 from natsd.core.routing cimport InterestPeer, MatchResult, Message, SubList, Subscription
 
 
-cdef class RouteSession(OpHandler)
+cdef class RouteSession(OpSession)
 
 
 cdef inline bint is_measured(const char* reply, Py_ssize_t length) noexcept:

@@ -166,7 +166,6 @@ cdef Py_ssize_t interest_frame(
                 return violate(h, BAD_ARGUMENTS, p, stop - p)
     if link is not None:
         if p[2] == c"+":
-            h.session.in_interests += 1
             link.subscribe(origin[:origin_size], subject, queue, weight)
         else:
             link.unsubscribe(origin[:origin_size], subject, queue)

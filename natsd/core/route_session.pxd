@@ -5,9 +5,8 @@ from libc.stdint cimport int64_t, uint64_t
 from natsd.core.routing cimport MatchResult, Message, PermissionRules, Subscription
 
 
-cdef class RouteSession(OpHandler):
+cdef class RouteSession(OpSession):
     cdef RouteProtocol protocol
-    cdef Settings settings
     cdef dict links                      # account name -> RouteLink
     cdef RouteLink last_link             # of the account that the peer mentioned last; None: none
     cdef const char* last_name_text      # its name and a space, as in frames
@@ -17,21 +16,7 @@ cdef class RouteSession(OpHandler):
     cdef int permissions_since_begin     # how often the rules changed since `begin`
 
     cdef readonly uint64_t rid
-    cdef readonly bint trace
     cdef readonly bint has_begun
-    cdef readonly int64_t in_msgs
-    cdef readonly int64_t in_bytes
-    cdef readonly int64_t out_msgs
-    cdef readonly int64_t out_bytes
-    cdef readonly int64_t in_interests   # RS+ and LS+ of the peer
-
-    # All times are nanoseconds of the monotonic clock; 0: never.
-    cdef readonly int64_t start_ns
-    cdef readonly int64_t rtt_ns
-    cdef int64_t rtt_start_ns
-    cdef int64_t ping_due_ns
-    cdef int64_t authenticate_by_ns
-    cdef int pings_out
 
     cdef int mention(self, RouteLink link) except -1
     cdef RouteLink link_named(self, const char* name, Py_ssize_t length)

@@ -33,26 +33,18 @@ cdef int64_t ROUTE_PING_INTERVAL_NS_MAX = 30_000_000_000
 cdef bytes STREAM_ACK = b"$JS.ACK."
 
 
-cdef class RouteSession(OpHandler):
+cdef class RouteSession(OpSession):
     """What a route means; it attaches itself and a parser to the endpoint."""
 
     def __init__(self, Endpoint endpoint not None, unsigned long long rid):
-        OpHandler.__init__(self, endpoint, ROUTE_KIND)
-        self.settings = endpoint.settings
+        OpSession.__init__(self, endpoint, ROUTE_KIND)
         self.rid = rid
         self.links = {}
         self.protocol = RouteProtocol(self)
-        self.start_ns = endpoint.last_activity_ns
         self.ping_due_ns = self.start_ns + self.ping_interval()
         endpoint.attach(self.protocol, self)
 
     # ---- hooks that the subclass overrides
-
-    def connect_received(self, bytes json) -> None:
-        """Handle a CONNECT; `json` is its argument."""
-
-    def info_received(self, bytes json) -> None:
-        """Handle an INFO; `json` is its argument."""
 
     def error_received(self, str text) -> None:
         """Handle an -ERR; `text` is its argument."""
@@ -60,24 +52,9 @@ cdef class RouteSession(OpHandler):
     def pong_received(self) -> None:
         """Handle a PONG, after the round-trip time was measured."""
 
-    def authentication_timed_out(self) -> None:
-        """Handle that `begin` did not come in the time of `await_connect`."""
-
     def find_account(self, bytes name):
         """Return the Account that the peer mentions; None: its frames are dropped."""
         return None
-
-    def violated(self, str text) -> None:
-        """Handle invalid input, as `text` describes it; the connection is being closed."""
-
-    def debug(self, str text) -> None:
-        """Log at debug level."""
-
-    def error(self, str text) -> None:
-        """Log at error level."""
-
-    def notice(self, str text) -> None:
-        """Log at info level."""
 
     def slow_consumer(self, str why, bint is_known=False) -> None:
         """Count and log that the peer reads too slowly; `why` is the exceeded limit."""
@@ -104,12 +81,6 @@ cdef class RouteSession(OpHandler):
     def takes_traces(self) -> bool:
         """Return whether the peer records what becomes of a traced message."""
         return True
-
-    def trace_operation(self, str direction, bytes operation) -> None:
-        """Log a protocol operation; `direction` is "<<-" or "->>"."""
-
-    def trace_payload(self, str direction, bytes data, Py_ssize_t header_len) -> None:
-        """Log a message's headers and payload; `direction` is "<<-" or "->>"."""
 
     # ---- life
 
@@ -317,26 +288,11 @@ cdef class RouteSession(OpHandler):
         return 0
 
     cdef int on_ping(self) except -1:
-        if self.trace:
-            self.trace_operation("<<-", b"PING")
-            self.trace_operation("->>", b"PONG")
-        return self.endpoint.append(b"PONG\r\n", 6)
+        return self.send_pong()
 
     cdef int on_pong(self) except -1:
-        if self.trace:
-            self.trace_operation("<<-", b"PONG")
-        self.pings_out = 0
-        if self.rtt_start_ns:
-            self.rtt_ns = max(1, monotonic_ns() - self.rtt_start_ns)
+        OpSession.on_pong(self)
         self.pong_received()
-        return 0
-
-    cdef int on_connect(self, const char* json, Py_ssize_t size) except -1:
-        self.connect_received(json[:size])
-        return 0
-
-    cdef int on_info(self, const char* json, Py_ssize_t size) except -1:
-        self.info_received(json[:size])
         return 0
 
     cdef int on_error(self, const char* text, Py_ssize_t size) except -1:
@@ -345,20 +301,9 @@ cdef class RouteSession(OpHandler):
 
     cdef int on_violation(self, Violation violation, const char* at, Py_ssize_t size) except -1:
         cdef str shown = text_of(at[:min(size, LOGGED_BYTES)])
-        self.violated(f"{VIOLATION_NAMES[violation]}: {shown!r}")
+        self.error(f"{VIOLATION_NAMES[violation]}: {shown!r}")
         self.close_with_error(ErrorText.UNKNOWN_PROTOCOL_OPERATION, ClosedReason.PARSE_ERROR)
         return 0
-
-    def send_error(self, str text) -> None:
-        """Queue `-ERR '<text>'`."""
-        self.send_protocol(b"-ERR '%b'\r\n" % bytes_of(text))
-
-    def close_with_error(self, str text, reason) -> None:
-        """Send `-ERR '<text>'`, then close with `reason`; a closed connection ignores this."""
-        if self.endpoint.reason is None:
-            self.send_error(text)
-            self.endpoint.linger()
-            self.endpoint.close(reason)
 
     # ---- deadlines
 
@@ -368,11 +313,7 @@ cdef class RouteSession(OpHandler):
 
     def ping(self) -> None:
         """Send PING; the answer measures the round-trip time."""
-        self.pings_out += 1
-        self.rtt_start_ns = monotonic_ns()
-        if self.trace:
-            self.trace_operation("->>", b"PING")
-        self.endpoint.append(b"PING\r\n", 6)
+        self.send_ping(monotonic_ns())
 
     cdef int check_deadlines(self, int64_t now_ns) except -1:
         if self.authenticate_by_ns and now_ns >= self.authenticate_by_ns:
@@ -381,11 +322,8 @@ cdef class RouteSession(OpHandler):
         elif self.has_begun and now_ns >= self.ping_due_ns:
             self.ping_due_ns = now_ns + self.ping_interval()
             if self.pings_out >= self.settings.ping_max:
-                self.reactor.counters.stale_connections += 1
                 self.reactor.counters.stale_routes += 1
-                self.close_with_error(ErrorText.STALE_CONNECTION, ClosedReason.STALE_CONNECTION)
-            else:
-                self.ping()
+            self.ping_or_close(now_ns)
         return 0
 
 

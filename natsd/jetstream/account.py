@@ -84,7 +84,8 @@ class JetStreamAccount(StreamAccount):
         """Start all mirrors and sources: every stream is recovered and requests are answered."""
         self.fills_streams = True
         for stream in list(self.streams.values()):
-            await run_cooperatively(stream.sourcing.begin())
+            if not stream.ingest.is_paused:  # a follower begins when it leads
+                await run_cooperatively(stream.sourcing.begin())
 
     def change_limits(self, limits: AccountTiers) -> None:
         """Apply other limits at once: what exists stays, what would need more is refused."""

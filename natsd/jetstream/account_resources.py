@@ -22,6 +22,7 @@ from natsd.jetstream.tiers import UNLIMITED, AccountTiers, Tiers
 from natsd.store.commit.volume import LOCK_NAME
 from natsd.store.disk.disk import is_removed
 
+OWN_PREFIXES: Final = ("journal.", "raft.")
 NAME_BYTES_MAX: Final = 255
 """Longest name of a directory."""
 
@@ -55,6 +56,6 @@ def why_no_directory(account: str) -> str:
         return "the name cannot be the name of a directory"
     if len(account.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
         return f"the name is longer than {NAME_BYTES_MAX} bytes"
-    if account == LOCK_NAME or account.startswith("journal.") or is_removed(account):
+    if account == LOCK_NAME or account.startswith(OWN_PREFIXES) or is_removed(account):
         return "JetStream may have a file of that name"
     return ""

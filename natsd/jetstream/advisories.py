@@ -11,7 +11,7 @@ Source: nats-server's jetstream_events.go and `publishAdvisory`; the schemas
 io.nats.jetstream.advisory.v1.*; order and members were compared with a running nats-server 2.14.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
@@ -86,6 +86,15 @@ def server_out_of_storage(jetstream: "ServerResources", stream: str) -> None:
     _publish_in_system(jetstream, subject, f"{ADVISORY_TYPE}.server_out_of_space", fields)
 
 
+def domain_leader_elected(
+    jetstream: "ServerResources", cluster: str, replicas: Sequence[Fields]
+) -> None:
+    """Publish that this server leads the meta group from now on; `replicas` are the others."""
+    fields: Fields = {"leader": jetstream.server_name, "replicas": replicas, "cluster": cluster}
+    subject = f"{ADVISORY_PREFIX}.DOMAIN.LEADER_ELECTED"
+    _publish_in_system(jetstream, subject, f"{ADVISORY_TYPE}.domain_leader_elected", fields)
+
+
 def _publish_in_system(
     jetstream: "ServerResources", subject: str, event_type: str, fields: Fields
 ) -> None:
@@ -109,6 +118,21 @@ def stream_updated(account: "AccountResources", stream: str) -> None:
 def stream_deleted(account: "AccountResources", stream: str) -> None:
     """Publish that a stream was deleted."""
     _of_stream(account, "DELETED", stream, "stream_action", {"action": "delete"})
+
+
+def stream_leader_elected(
+    account: "AccountResources", stream: str, leader: str, replicas: Sequence[Fields]
+) -> None:
+    """Publish that a server leads the stream from now on; `replicas` are the others."""
+    fields: Fields = {"leader": leader, "replicas": replicas}
+    _of_stream(account, "LEADER_ELECTED", stream, "stream_leader_elected", fields)
+
+
+def stream_quorum_lost(
+    account: "AccountResources", stream: str, replicas: Sequence[Fields]
+) -> None:
+    """Publish that the stream's leader reaches no majority of its replicas any more."""
+    _of_stream(account, "QUORUM_LOST", stream, "stream_quorum_lost", {"replicas": replicas})
 
 
 def _of_stream(

@@ -23,7 +23,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
 from natsd.config.jetstream_options import JetStreamOptions
@@ -34,6 +34,7 @@ from natsd.jetstream.early_requests import EarlyRequests
 from natsd.jetstream.gather_limited import gather_limited
 from natsd.jetstream.recovery import accounts_on_disk, recover_accounts
 from natsd.jetstream.resources import PromisedBytes, check_promised
+from natsd.jetstream.scrubber import Scrubber
 from natsd.jetstream.served_accounts import ServedAccounts
 from natsd.jetstream.stream.state import Alarm
 from natsd.jetstream.stream.stream import Stream
@@ -42,6 +43,9 @@ from natsd.store.commit.volume import Volume
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import Disk
 from natsd.store.disk.real_disk import RealDisk
+
+if TYPE_CHECKING:
+    from natsd.jetstream.meta_group.cluster import ClusterSettings
 
 _logger = logging.getLogger(__name__)
 
@@ -72,6 +76,7 @@ class JetStream(ServedAccounts):
         disk: Disk | None = None,
         has_default_room: bool = False,
         early: EarlyRequests | None = None,
+        cluster: "ClusterSettings | None" = None,
     ) -> None:
         """Create JetStream without accounts; `start` opens the store.
 
@@ -79,7 +84,7 @@ class JetStream(ServedAccounts):
         empty: it has no JetStream; None: nor are its requests refused, since another account
         answers them. `has_default_room` says that `max_file_store` was not configured but derived
         from the free space. `clock` returns wall-clock nanoseconds. `early` holds the requests that
-        the accounts received before.
+        the accounts received before. `cluster`: this server is part of one.
         """
         super().__init__(
             options,
@@ -92,11 +97,13 @@ class JetStream(ServedAccounts):
             early=early,
         )
         self._limits_of = limits_of
+        self._cluster_settings = cluster
         self.unserved: dict[str, int] = {}
         self._counting = Alarm(self.scheduler, self._count_again)
         self._disk = disk or RealDisk()
         self._has_default_room = has_default_room
         self._looking_for_room: asyncio.Task[None] | None = None
+        self.scrubber = Scrubber(self, self.accounts)
 
     async def start(self, accounts: Iterable[Account]) -> None:
         """Serve these accounts, with everything that is stored.
@@ -146,7 +153,9 @@ class JetStream(ServedAccounts):
         await self.check_keys([each.files for each in stored])
         for each in served:
             self.accounts[each.name] = each
-        await recover_accounts(stored)
+        if self._cluster_settings is not None:
+            await self._open_cluster(self._cluster_settings)
+        await recover_accounts(stored, are_assigned=self.cluster is not None)
         for each in served:
             self.api.serve(each)
         for account in accounts:
@@ -154,9 +163,19 @@ class JetStream(ServedAccounts):
                 self.api.refuse(account)
         for each in served:
             await each.begin_sourcing()
+        if self.cluster is not None:
+            self.cluster.start()
+        self.scrubber.configure(self.options)
         self.unserved = {
             name: count for name, count in on_disk.items() if count and name not in self.accounts
         }
+
+    async def _open_cluster(self, settings: "ClusterSettings") -> None:
+        from natsd.jetstream.meta_group.cluster import JetStreamCluster  # few servers need it
+
+        cluster = JetStreamCluster(self, self.accounts, settings)
+        await cluster.open()
+        self.cluster = self.api.cluster = cluster
 
     def grow(self, max_memory_store: int, max_file_store: int) -> None:
         """Raise the limits of all streams together, in memory and in files, to these bytes."""
@@ -165,19 +184,33 @@ class JetStream(ServedAccounts):
         )
         self.usage.memory_limit, self.usage.file_limit = max_memory_store, max_file_store
 
+    def scrub_as(self, options: JetStreamOptions) -> None:
+        """Scrub as often and as fast as these options say."""
+        self.options = replace(
+            self.options, scrub_interval=options.scrub_interval, scrub_speed=options.scrub_speed
+        )
+        self.scrubber.configure(self.options)
+
     async def stop(self) -> None:
         """Stop answering requests, and close everything. Raises StoreError, OSError."""
         await self.api.close()
+        await self.scrubber.close()
         if self._looking_for_room is not None:
             self._looking_for_room.cancel()
             await asyncio.gather(self._looking_for_room, return_exceptions=True)
+        if self.cluster is not None:
+            await self.cluster.leave()
         for account in self.accounts.values():
             await account.end_transfers()
+        if self.cluster is not None:
+            await self.cluster.close()
         streams = [s for account in self.accounts.values() for s in account.streams.values()]
         try:
             await gather_limited(Stream.close, streams, most=CLOSED_AT_ONCE)
         finally:
             self.scheduler.close()
+            if self.cluster is not None:
+                self.cluster.close_logs()
             await self.volume.close()
 
     def count_usage(self) -> None:

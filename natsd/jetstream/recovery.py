@@ -86,16 +86,22 @@ def accounts_on_disk(disk: Disk, directory: Path) -> dict[str, int]:
     return found
 
 
-async def recover_accounts(accounts: Iterable[JetStreamAccount]) -> None:
-    """Recover and serve the stored streams of accounts with a directory. Raises OSError."""
+async def recover_accounts(
+    accounts: Iterable[JetStreamAccount], *, are_assigned: bool = False
+) -> None:
+    """Recover and serve the stored streams of accounts with a directory. Raises OSError.
+
+    `are_assigned`: only remove what a crash left; the cluster says which streams are served.
+    """
     found: list[tuple[JetStreamAccount, str]] = []
     for account in accounts:
         volume = account.jetstream.volume
         removed, names = await volume.read(_list, volume.disk, account.files)
         for directory in removed:
             await _remove_rest(account, directory)
-        found += [(account, name) for name in names]
-    await gather_limited(lambda each: _recover_directory(*each), found, most=AT_ONCE)
+        if not are_assigned:
+            found += [(account, name) for name in names]
+    await gather_limited(lambda each: recover_stream(*each), found, most=AT_ONCE)
 
 
 def _list(disk: Disk, files: AccountFiles) -> tuple[list[Path], list[str]]:
@@ -113,7 +119,8 @@ async def _remove_rest(account: JetStreamAccount, directory: Path) -> None:
         _logger.error("JetStream: %s cannot be removed: %s", directory, error)
 
 
-async def _recover_directory(account: JetStreamAccount, name: str) -> None:
+async def recover_stream(account: JetStreamAccount, name: str) -> None:
+    """Serve the stream of that directory, if it holds one; otherwise it is offline."""
     lacking = await _try_to_recover(account, name)
     if lacking is not None:
         _take_offline(account, name, f"{lacking}; it is tried again")

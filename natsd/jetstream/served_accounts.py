@@ -16,6 +16,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from natsd.accounts import Account
 from natsd.config.jetstream_options import JetStreamOptions
@@ -31,6 +32,9 @@ from natsd.jetstream.resources import NO_BYTES, PromisedBytes, check_promised
 from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.stream.files import AccountFiles
 from natsd.jetstream.tiers import AccountTiers
+
+if TYPE_CHECKING:
+    from natsd.jetstream.meta_group.cluster import JetStreamCluster
 
 
 class AccountNameError(Exception):
@@ -66,6 +70,7 @@ class ServedAccounts(ServerResources):
         self.accounts: dict[str, JetStreamAccount] = {}
         self.meta = Meta(self._apply)
         self.api = Router(self, self.accounts, early)
+        self.cluster: JetStreamCluster | None = None  # None: this server is in none
 
     def make_account(self, account: Account, limits: AccountTiers) -> JetStreamAccount:
         """Return the account with these limits, without streams. Raises AccountNameError."""
@@ -133,18 +138,22 @@ class ServedAccounts(ServerResources):
             raise
         self.accounts[account.name] = served
         try:
-            await recover_accounts([served])
+            await recover_accounts([served], are_assigned=self.cluster is not None)
         except BaseException:
             await self._disable(served)
             self.api.refuse(account)
             raise
         self.api.serve(served)
         await served.begin_sourcing()
+        if self.cluster is not None:
+            self.cluster.account_served(served)
 
     async def _disable(self, served: JetStreamAccount) -> None:
         served.is_closed = True
         self.api.hold(served.account)
         await self.api.settle(served.name)
+        if self.cluster is not None:
+            await self.cluster.streams.account_left(served)
         del self.accounts[served.name]
         await served.close()
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CONFIG: Final = "nats.conf"
 LOG: Final = "log"
 PID: Final = "pid"
+STORE: Final = "jetstream"
 EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 """Addresses that stand for all of a machine, and the one by which this machine reaches itself."""
 
@@ -118,6 +119,10 @@ def config_text(
         f"  listen: {_quoted(_listen(plan.host, ports.routes))}      # the other servers",
         "  # One server that runs is enough to find all; each is named, since any may be down.",
         f"  routes: [{routes}\n  ]",
+        "}",
+        "",
+        "jetstream {",
+        f"  store_dir: {_quoted(str(directory / STORE))}",
         "}",
     ]
     if plan.include is not None:

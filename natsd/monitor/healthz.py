@@ -18,6 +18,7 @@ from natsd.monitor.query import Query
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
     from natsd.jetstream.jetstream import JetStream
+    from natsd.jetstream.meta_group.cluster import JetStreamCluster
 
 OK: Final = 200
 BAD_REQUEST: Final = 400
@@ -36,6 +37,7 @@ class HealthzOptions:
 
     enabled_only: bool
     server_only: bool
+    meta_only: bool
     account: str
     stream: str
     consumer: str
@@ -47,10 +49,10 @@ class HealthzOptions:
         old_name = query.flag("js-enabled")
         enabled_only = query.flag("js-enabled-only") or old_name
         server_only = query.flag("js-server-only")
-        query.flag("js-meta-only")  # only clusters use it, but its value is checked
         return cls(
             enabled_only=enabled_only,
             server_only=server_only,
+            meta_only=query.flag("js-meta-only"),
             account=query.text("account"),
             stream=query.text("stream"),
             consumer=query.text("consumer"),
@@ -113,8 +115,20 @@ def _problems(server: ObservedServer, options: HealthzOptions) -> Iterator[Probl
     engine = server.jetstream
     if engine is None:
         yield Problem("JETSTREAM", _NOT_ENABLED)
-    elif not options.enabled_only:
+        return
+    if engine.cluster is not None and not options.enabled_only:
+        yield from _meta(engine.cluster)
+    if not (options.enabled_only or options.meta_only):
         yield from _assets(engine, options)
+
+
+def _meta(cluster: "JetStreamCluster") -> Iterator[Problem | None]:
+    if not cluster.meta.leader:
+        text = "JetStream has not established contact with a meta leader"
+        yield Problem("JETSTREAM", text)
+    elif cluster.assignments.failure is not None:
+        text = f"JetStream is not current with the meta leader: {cluster.assignments.failure}"
+        yield Problem("JETSTREAM", text)
 
 
 def _assets(engine: "JetStream", options: HealthzOptions) -> Iterator[Problem | None]:
@@ -125,7 +139,17 @@ def _assets(engine: "JetStream", options: HealthzOptions) -> Iterator[Problem | 
         return
     for account in [engine.accounts[name]] if name else list(engine.accounts.values()):
         yield from _streams(account, options)
+        if engine.cluster is not None:
+            yield from _replicas(engine.cluster, account.name, options.stream)
         yield None
+
+
+def _replicas(cluster: "JetStreamCluster", account: str, stream: str) -> Iterator[Problem | None]:
+    """Yield the replicas of this server that are not there, have failed, or have to catch up."""
+    for name, reason in cluster.streams.problems(account):
+        if stream in ("", name):
+            text = f"JetStream stream '{account} > {name}' is not current: {reason}"
+            yield Problem("STREAM", text, account=account, stream=name)
 
 
 def _streams(account: "JetStreamAccount", options: HealthzOptions) -> Iterator[Problem | None]:

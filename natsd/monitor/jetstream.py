@@ -6,12 +6,16 @@ Sources: nats-server's `JetStreamVarz`, `JetStreamConfig` and `JetStreamStats`: 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from natsd.config.jetstream_options import BatchLimits, JetStreamOptions
+from natsd.config.jetstream_options import NO_SCRUB, BatchLimits, JetStreamOptions
+from natsd.jetstream.models.times import format_time
+from natsd.jetstream.short_hash import short_hash
 from natsd.version import API_LEVEL
 
 if TYPE_CHECKING:
     from natsd.jetstream.api.counters import ApiCounters
     from natsd.jetstream.jetstream import JetStream
+    from natsd.jetstream.meta_group.cluster import JetStreamCluster
+    from natsd.jetstream.scrubber import Scrub
 
 NO_STATS = {
     "memory": 0,
@@ -35,7 +39,54 @@ def varz_jetstream(engine: "JetStream | None") -> dict[str, Any]:
     return {
         "config": config(engine.options),
         "stats": stats(engine),
+        **({} if engine.cluster is None else {"meta": meta_cluster(engine.cluster)}),
         "limits": limits(engine.options),
+    }
+
+
+def meta_cluster(cluster: "JetStreamCluster") -> dict[str, Any]:
+    """Return the meta group as `/jsz` and `/varz` show it."""
+    leader = cluster.meta.leader
+    shown: dict[str, Any] = {
+        "name": cluster.settings.name(),
+        "leader": leader,
+        "peer": short_hash(leader.encode()) if leader else "",
+        "replicas": [each.model_dump() for each in cluster.meta_replicas()],
+        "cluster_size": len(cluster.meta.members()),
+        "pending": 0,
+    }
+    return {name: value for name, value in shown.items() if value or name == "pending"}
+
+
+def scrub(engine: "JetStream") -> dict[str, Any]:
+    """Return how files are scrubbed, and what was repaired since the start; only natsd has it."""
+    options, scrubber, repairs = engine.options, engine.scrubber, engine.volume.repairs
+    is_off = options.scrub_interval == NO_SCRUB
+    shown: dict[str, Any] = {
+        "interval": 0 if is_off else nanoseconds(options.scrub_interval),
+        "speed": options.scrub_speed,
+        "runs": scrubber.ended,
+        "repaired_blocks": repairs.blocks,
+        "repaired_messages": repairs.messages,
+    }
+    for name, each in (("running", scrubber.running), ("last", scrubber.last)):
+        if each is not None:
+            shown[name] = _scrub(each)
+    return shown
+
+
+def _scrub(scrub: "Scrub") -> dict[str, Any]:
+    """Return a scrub; its times are RFC 3339."""
+    ended = {"end": format_time(scrub.ended_ns)} if scrub.ended_ns else {}
+    return {
+        "start": format_time(scrub.began_ns),
+        **ended,
+        "streams": scrub.streams,
+        "blocks": scrub.blocks,
+        "consumers": scrub.consumers,
+        "bytes": scrub.bytes,
+        "repaired": scrub.repaired,
+        "damaged": scrub.left,
     }
 
 

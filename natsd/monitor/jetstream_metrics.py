@@ -1,6 +1,7 @@
 """The metrics of JetStream: `jetstream_server_*`, `_account_*`, `_stream_*`, `_consumer_*`.
 
-- Names, labels and help texts are those of the Prometheus NATS exporter (`-jsz=all`).
+- `natsd_scrub_*` and `natsd_repaired_*` are natsd's own (natsd/jetstream/scrubber.py).
+- The other names, labels and help texts are those of the Prometheus NATS exporter (`-jsz=all`).
 - Streams and consumers are read in steps, without the models of the API: those take 20 times as
   long. A change between two steps may be in the answer or not.
 
@@ -21,6 +22,7 @@ from natsd.monitor.observed import ObservedServer
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
     from natsd.jetstream.consumer.consumer import Consumer
+    from natsd.jetstream.jetstream import JetStream
     from natsd.jetstream.models.stream import StreamSourceInfo
     from natsd.jetstream.stream.stream import Stream
 
@@ -37,6 +39,18 @@ SERVER: Final[Gauges] = (
     ("server_total_message_bytes", "Total number of bytes stored in JetStream"),
     ("server_max_memory", "JetStream Max Memory"),
     ("server_max_storage", "JetStream Max Storage"),
+)
+SCRUB: Final[Gauges] = (
+    ("scrub_runs", "Scrubs of all stored files that have ended since the start"),
+    ("scrub_running", "Whether a scrub runs now"),
+    ("scrub_streams", "Streams that the running scrub, or else the last one, has read"),
+    ("scrub_blocks", "Blocks that this scrub has read"),
+    ("scrub_bytes", "Bytes of blocks that this scrub has read"),
+    ("scrub_repaired", "Damaged places that this scrub has found and repaired"),
+    ("scrub_damaged", "Damaged places that this scrub has found and could not repair"),
+    ("scrub_end_seconds", "When the last scrub ended, in seconds since 1970"),
+    ("repaired_blocks", "Blocks that were repaired since the start, by scrubs and reads"),
+    ("repaired_messages", "Messages that came from other replicas for these repairs"),
 )
 ACCOUNT: Final[Gauges] = (
     ("account_max_memory", "JetStream Account Max Memory in bytes"),
@@ -95,6 +109,7 @@ class JetStreamRows:
     """The rows of all families."""
 
     server: list[Row] = field(default_factory=list)
+    scrubs: list[Row] = field(default_factory=list)
     accounts: list[Row] = field(default_factory=list)
     streams: list[Row] = field(default_factory=list)
     sources: list[Row] = field(default_factory=list)
@@ -104,6 +119,7 @@ class JetStreamRows:
     def text(self, prefix: str) -> Iterator[bytes]:
         """Yield the text of all families."""
         yield from families(prefix, SERVER, self.server)
+        yield from families("natsd_", SCRUB, self.scrubs)
         yield from families(prefix, ACCOUNT, self.accounts)
         yield from families(prefix, STREAM, self.streams)
         yield from families(prefix, SOURCE, self.sources)
@@ -141,7 +157,20 @@ def jetstream_rows(server: ObservedServer, server_id: str, depth: Depth) -> Step
     options = engine.options
     limits = (options.max_memory_store, options.max_file_store)
     rows.server.append(row(labels, (0, *totals, *limits)))
+    rows.scrubs.append(_scrub_row(engine, labels))
     return rows
+
+
+def _scrub_row(engine: "JetStream", labels: str) -> Row:
+    scrubber, repairs = engine.scrubber, engine.volume.repairs
+    last = scrubber.last
+    shown = scrubber.running or last
+    read: tuple[Value, ...] = (0, 0, 0, 0, 0)
+    if shown is not None:
+        read = (shown.streams, shown.blocks, shown.bytes, shown.repaired, shown.left)
+    ended_s = None if last is None else last.ended_ns // SECOND_NS
+    values = (scrubber.ended, int(scrubber.running is not None), *read, ended_s)
+    return row(labels, (*values, repairs.blocks, repairs.messages))
 
 
 class _AccountReading:

@@ -6,7 +6,7 @@
   answer or not.
 - Parameters about replicas are read, but change little: a single server leads all its streams.
 
-Sources: nats-server's `Server.Jsz` and `JSInfo`.
+`scrub` is natsd's own. Sources: nats-server's `Server.Jsz` and `JSInfo`.
 """
 
 from collections.abc import Iterator
@@ -119,6 +119,9 @@ async def jsz(
         "config": jetstream.config(engine.options),
         "limits": jetstream.limits(engine.options),
     }
+    if engine.cluster is not None:
+        answer["meta_cluster"] = jetstream.meta_cluster(engine.cluster)
+    answer["scrub"] = jetstream.scrub(engine)
     totals = await turns.run(_count(engine))
     answer |= totals.fields(leaders=options.leaders)
     if chosen := _chosen(engine, options):
@@ -158,7 +161,7 @@ def _chosen(engine: "JetStream", options: JszOptions) -> list["JetStreamAccount"
 def account_detail(
     account: "JetStreamAccount", options: JszOptions, server: ObservedServer, configs: ConfigTexts
 ) -> dict[str, Any]:
-    """Return one account's JetStream; the server leads all of its streams."""
+    """Return one account's JetStream on this server."""
     shown = server.accounts.get(account.name)
     detail = {
         "name": account.name if shown is None else shown.name_tag,
@@ -175,7 +178,7 @@ def account_detail(
     if options.streams and account.streams:
         names = sorted(account.streams)
         detail["stream_detail"] = (
-            _stream(stream, options, server.name, configs)
+            _stream(stream, options, server, configs)
             for name in names
             if (stream := account.streams.get(name)) is not None
         )
@@ -183,10 +186,14 @@ def account_detail(
 
 
 def _stream(
-    stream: "Stream", options: JszOptions, leader: str, configs: ConfigTexts
+    stream: "Stream", options: JszOptions, server: ObservedServer, configs: ConfigTexts
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"name": stream.name, "created": format_time(stream.created_ns)}
-    row["cluster"] = {"leader": leader}
+    cluster = None if server.jetstream is None else server.jetstream.cluster
+    local = None if cluster is None else cluster.streams.find(stream.account.name, stream.name)
+    row["cluster"] = {"leader": server.name}
+    if cluster is not None and local is not None:
+        row["cluster"] = cluster.stream_cluster(local).model_dump()
     if options.config:
         row["config"] = configs.text(stream.config)
     row["state"] = state_row(stream)

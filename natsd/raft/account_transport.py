@@ -31,6 +31,9 @@ class AccountClient(Protocol[Subscription]):
     def unsubscribe(self, subscription: Subscription) -> None:
         """End a subscription."""
 
+    def has_interest(self, subject: str) -> bool:
+        """Tell whether anybody listens, here or on another server."""
+
 
 class AccountTransport(Generic[Subscription]):
     """The transport of one server."""
@@ -50,10 +53,17 @@ class AccountTransport(Generic[Subscription]):
 
     def send(self, server: int, frame: bytes) -> None:
         """Publish a frame to a server."""
+        self._client.publish(self._subject(server), frame)
+
+    def is_reachable(self, server: int) -> bool:
+        """Tell whether the server listens."""
+        return self._client.has_interest(self._subject(server))
+
+    def _subject(self, server: int) -> str:
         subject = self._subjects.get(server)
         if subject is None:
             subject = self._subjects[server] = SUBJECT.format(server)
-        self._client.publish(subject, frame)
+        return subject
 
     def listen(self, receive: Receive) -> None:
         """Subscribe to this server's subject, and call `receive` with each frame."""

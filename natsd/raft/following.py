@@ -43,6 +43,8 @@ class Following:
         elif log.term_at(prev_index) != sent.prev_term:
             self._refuse(sent)
             return
+        elif prev_index == log.last_index and self._is_full:
+            return  # as if it were lost: it is sent again
         log.merge(prev_index, entries)
         self._agrees_up_to(prev_index + len(entries))
         log.commit_to(min(sent.commit, self.verified))
@@ -102,6 +104,15 @@ class Following:
         """
         me = self._me
         return me.log.last_index if me.health is Health.SOUND else self.verified
+
+    @property
+    def _is_full(self) -> bool:
+        """Tell whether the application lags so far that the log takes nothing more.
+
+        A leader's log without what is committed has at most `log_bytes_max`, so some of this one's
+        is committed, and will be compacted when the application has applied it.
+        """
+        return self._me.log.payload_bytes >= 2 * self._me.options.log_bytes_max
 
     def _agrees_up_to(self, index: int) -> None:
         self.verified = max(self.verified, index)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -59,6 +59,8 @@ class GroupLimits:
     snapshot_after_bytes: int = 16 << 20
     """Applied payload behind the last snapshot after which the next one is taken."""
     snapshot_after_entries: int = 200_000
+    snapshot_bytes_max: int = 48 << 20
+    """A follower gets a snapshot in one message (message_codec.py); a larger one is not taken."""
 
 
 class _Proposal(NamedTuple):
@@ -93,6 +95,7 @@ class RaftGroup:
         self._next_read = 0
         self._waiting_reads: list[tuple[int, asyncio.Future[None]]] = []
         self._bytes_behind_snapshot = 0
+        self._bytes_in_snapshot = 0
         self.unsynced: deque[tuple[int, list[Message]]] = deque()
         """Numbers of effects that are being written, each with what is to be sent then."""
         self.is_held = False
@@ -102,6 +105,11 @@ class RaftGroup:
         self.idle_ticks = 0
         self.last_index_seen = 0
         self.is_closed = False
+        self._is_told_to_lead = False
+        self.is_early = False
+        """Tell the leader what is written, before it is synced; all members must do so."""
+        self.on_progress: Callable[[], None] | None = None
+        """Called when something may have been written, synced or committed."""
 
     # ---- what is known
 
@@ -124,6 +132,11 @@ class RaftGroup:
     def proposals_under_way(self) -> int:
         """Number of proposals without a result."""
         return len(self._proposals)
+
+    def lags(self) -> dict[int, int]:
+        """Return how many committed entries each other member lacks; only the leader knows."""
+        commit = self.node.log.commit
+        return {each.member: max(commit - each.match, 0) for each in self.node.followers}
 
     # ---- what the application asks for
 
@@ -213,12 +226,16 @@ class RaftGroup:
 
     # ---- what the host tells
 
+    def fetch(self, snapshot: Snapshot) -> Callable[[], Awaitable[None]] | None:
+        """Get what the leader's snapshot stands for; None: there is nothing to wait for."""
+        return self._machine.fetch(snapshot.data)
+
     def restore(self, snapshot: Snapshot) -> None:
         """Replace the application's state; proposals up to the snapshot are uncertain."""
         self._machine.restore(snapshot.data)
         self.applied = snapshot.index
         self._applied_term = snapshot.term
-        self._bytes_behind_snapshot = 0
+        self._bytes_behind_snapshot = self._bytes_in_snapshot = 0
         while self._proposals and self._proposals[0].place <= snapshot.index:
             self._finish_first(ProposalUncertainError("a snapshot took its place"))
 
@@ -232,6 +249,22 @@ class RaftGroup:
             self._refuse_read(self._reads.pop(token))
         if self._waiting_reads:
             self._answer_reads()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member leads, and has applied all entries of earlier leaders."""
+        return self.node.is_leader and self._applied_term == self.node.term and not self.is_closed
+
+    @property
+    def has_news_of_leading(self) -> bool:
+        """Whether the application is to be told that this member leads, or no more."""
+        return self.leads is not self._is_told_to_lead
+
+    def tell_leading(self) -> None:
+        """Tell the application whether this member leads, if that has changed."""
+        if self.has_news_of_leading:
+            self._is_told_to_lead = not self._is_told_to_lead
+            self._machine.leads(is_leader=self._is_told_to_lead)
 
     def _apply(self, entries: Sequence[Entry]) -> None:
         # A place without a command has no result; the entries are consecutive.
@@ -269,8 +302,8 @@ class RaftGroup:
         if not answer.done():
             answer.set_exception(ReadDroppedError("the leadership has changed"))
 
-    def due_snapshot(self) -> Snapshot | None:
-        """Return a new snapshot of the application, if it is time for one."""
+    def due_snapshot(self) -> tuple[Snapshot, bytes | Callable[[], Awaitable[bytes]]] | None:
+        """Return a new snapshot if it is time for one, without its data and with it."""
         log = self.node.log
         behind = self.applied - log.snapshot.index
         is_due = (
@@ -279,17 +312,21 @@ class RaftGroup:
         )
         if not is_due or self.is_snapshotting or self.applied > log.stable or behind <= 0:
             return None
-        self._bytes_behind_snapshot = 0
-        return Snapshot(
-            self.applied,
-            self._applied_term,
-            log.membership.at(self.applied),
-            self._machine.snapshot(),
-        )
+        self._bytes_in_snapshot = self._bytes_behind_snapshot
+        membership = log.membership.at(self.applied)
+        snapshot = Snapshot(self.applied, self._applied_term, membership, b"")
+        return snapshot, self._machine.snapshot()
+
+    def snapshot_ends(self) -> None:
+        """Note that the snapshot that was due is taken, or cannot be; the next one may be taken."""
+        self._bytes_behind_snapshot -= self._bytes_in_snapshot
+        self._bytes_in_snapshot = 0
+        self.is_snapshotting = False
 
     def close(self) -> None:
         """Refuse what is under way."""
         self.is_closed = True
+        self.tell_leading()
         while self._proposals:
             self._finish_first(ProposalUncertainError("the group stops"))
         for answer in [*self._reads.values(), *(answer for _, answer in self._waiting_reads)]:

@@ -11,7 +11,8 @@ Promise
 - A group is a small object: no task, no timer, no thread. A group that is quiescent costs nothing:
   it has no ticks and no heartbeats.
 - Quiescent followers rely on their leader's server. If no frame comes from it for
-  `absence_ticks`, or if it was started anew, they wake. A leader wakes when a server comes back.
+  `absence_ticks`, if it is out of reach, or if it was started anew, they wake. A leader wakes when
+  a server comes back. If the server of a leader is gone, its followers elect another one soon.
 - Messages that depend on a write are sent when it is synced, and in the order of the writes.
 - If the logs fail, nothing is sent, applied or answered any more (`failure`).
 """
@@ -20,10 +21,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from natsd.core.network import Reactor
 from natsd.raft.effects import Effects
 from natsd.raft.entry import NOBODY, NOTHING, HardState, Snapshot, first_snapshot
 from natsd.raft.frames import FrameReader, FrameWriter, MalformedFrameError, read_body, read_frame
@@ -32,6 +35,7 @@ from natsd.raft.message_codec import MalformedMessageError, MessageEncoder, deco
 from natsd.raft.messages import Message
 from natsd.raft.node import Node
 from natsd.raft.options import Options
+from natsd.raft.rescue import rescued
 from natsd.raft.state_machine import StateMachine
 from natsd.raft.storage.raft_logs import GroupWrite, RaftLogs
 from natsd.raft.storage.recovery import RecoveredGroup
@@ -40,6 +44,8 @@ from natsd.store.disk.disk import is_transient
 
 RETRY_TICKS = 10
 FORGOTTEN_AFTER = 1000  # times `absence_ticks`: so long a silent server is sent empty frames
+CAMPAIGN_S = 0.05
+CAMPAIGNS_MAX = 40
 LATE_TICKS_MAX = 100  # more end any lease
 
 _logger = logging.getLogger(__name__)
@@ -88,7 +94,9 @@ class RaftHost:
         random_below: Callable[[int], int],
         options: HostOptions,
         loop: asyncio.AbstractEventLoop,
+        reactor: Reactor | None = None,
     ) -> None:
+        """Know no group yet; with the reactor of the loop, turns are parts of its turns."""
         self.server = server
         self.options = options
         self.groups: dict[str, RaftGroup] = {}
@@ -98,6 +106,8 @@ class RaftHost:
         self._transport = transport
         self._random_below = random_below
         self._loop = loop
+        self._reactor = reactor
+        self._soon = loop.call_soon if reactor is None else reactor.soon
         self._boot = random_below(1 << 63) + 1
         self._encoder = MessageEncoder()
         self._peers: dict[int, _Peer] = {}
@@ -107,12 +117,13 @@ class RaftHost:
         self._tick = 0
         self._timer: asyncio.TimerHandle | None = None
         self._next_tick_at = 0.0
+        self._tasks: dict[asyncio.Task[None], RaftGroup] = {}  # snapshots that take a while
         self.failure: Exception | None = None
         """Why the groups stand still; None: all is well."""
 
     def start(self) -> None:
         """Begin to tick and to receive."""
-        self._logs.watch(self._loop)
+        self._logs.watch(self._loop, self._reactor)
         self._logs.run_blocking = partial(self._loop.run_in_executor, None)
         self._transport.listen(self._receive)
         self._next_tick_at = self._loop.time() + self.options.tick_s
@@ -126,6 +137,7 @@ class RaftHost:
         for group in self.groups.values():
             group.close()
         self._touched.clear()
+        await self._cancel(list(self._tasks))
 
     # ---- groups
 
@@ -141,18 +153,21 @@ class RaftHost:
         machine: StateMachine,
         *,
         first_voters: Iterable[int] = (),
+        first_state: bytes = b"",
         is_observer: bool = False,
     ) -> RaftGroup:
         """Start this server's member of a group, from the logs if they hold it.
 
-        `first_voters` are those of a new group; a member that joins an existing one has none.
+        `first_voters` are those of a new group, and `first_state` the data of its first snapshot; a
+        member that joins an existing one has neither.
         Raises LogsFailedError and `OSError` if a new group cannot be written.
         """
         assert name not in self.groups and server_of(member) == self.server
         found = self._recovered.pop(name, None)
+        is_restarted = found is not None
         if found is None:
             voters = frozenset(first_voters)
-            snapshot = first_snapshot(voters) if voters else NOTHING
+            snapshot = first_snapshot(voters, first_state) if voters else NOTHING
             found = RecoveredGroup(HardState(0, NOBODY), snapshot, [])
             await self._create(name, found)
         snapshot = found.snapshot or NOTHING
@@ -166,10 +181,19 @@ class RaftHost:
             self._random_below,
         )
         node.is_observer = is_observer
+        if is_restarted:
+            node.expect_leader()
         group = RaftGroup(self.touch, name, node, machine, self.options.limits)
         self.groups[name] = self._by_name[group.encoded_name] = group
         self.touch(group)
         return group
+
+    def campaign(self, group: RaftGroup, tries: int = CAMPAIGNS_MAX) -> None:
+        """Have a new group led soon: ask for votes until its other members have begun, too."""
+        if tries and not group.leader and not group.is_closed:
+            group.node.campaign()
+            self.touch(group)
+            self._loop.call_later(CAMPAIGN_S, self.campaign, group, tries - 1)
 
     async def _create(self, name: str, found: RecoveredGroup) -> None:
         assert found.snapshot is not None
@@ -180,13 +204,61 @@ class RaftHost:
         write = GroupWrite(name, found.hard_state, named)
         await self._until(partial(self._logs.write, [write]))
 
-    async def remove_group(self, name: str) -> None:
-        """Stop this server's member of a group, and remove all that the logs hold of it."""
+    async def stop_group(self, name: str) -> None:
+        """Stop this server's member of a group; it may be started again from the logs."""
+        group = self._leave(name)
+        await self._cancel([task for task, of in self._tasks.items() if of is group])
+        hard_state, entries = group.node.written
+        found = RecoveredGroup(hard_state, group.node.log.snapshot, entries)
+        await self._until(partial(self._logs.write, ()))  # all that was given to it is on disk then
+        self._recovered[name] = found
+
+    async def rescue_group(
+        self, name: str, new_name: str, member: int, state: bytes | None = None
+    ) -> None:
+        """Have a group that was not started go on under a new name, with `member` alone.
+
+        A `state` of its application replaces the log. Raises NotRescuableError, and what
+        `start_group` raises; then the group is as it was.
+        """
+        found = self._recovered[name]
+        hard_state, snapshot, entries = rescued(
+            found.hard_state, found.snapshot, found.entries, member, state
+        )
+        await self._until(partial(self._logs.put_snapshot, new_name, snapshot))
+        new = GroupWrite(new_name, hard_state, snapshot, entries=entries)
+        await self._until(partial(self._logs.write, [new, GroupWrite(name, removes=True)]))
+        del self._recovered[name]
+        self._recovered[new_name] = RecoveredGroup(hard_state, snapshot, entries)
+
+    def _leave(self, name: str) -> RaftGroup:
         group = self.groups.pop(name)
         del self._by_name[group.encoded_name]
         self._awake.discard(group)
         group.close()
+        return group
+
+    async def forget_group(self, name: str) -> None:
+        """Remove all that the logs hold of a group that was not started."""
+        if self._recovered.pop(name, None) is not None:
+            await self._until(partial(self._logs.write, [GroupWrite(name, removes=True)]))
+
+    async def remove_group(self, name: str) -> None:
+        """Stop this server's member of a group, and remove all that the logs hold of it."""
+        group = self._leave(name)
+        await self._cancel([task for task, of in self._tasks.items() if of is group])
         await self._until(partial(self._logs.write, [GroupWrite(name, removes=True)]))
+
+    def _run(self, group: RaftGroup, work: Coroutine[object, object, None]) -> None:
+        task = self._loop.create_task(work, name=f"natsd-raft-{group.name}")
+        self._tasks[task] = group
+        task.add_done_callback(self._tasks.pop)
+
+    @staticmethod
+    async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _until(self, start: Callable[[Callable[[Exception | None], None]], None]) -> None:
         answer: asyncio.Future[None] = self._loop.create_future()
@@ -212,7 +284,7 @@ class RaftHost:
         self._touched.append(group)
         if not self._is_turn_due:
             self._is_turn_due = True
-            self._loop.call_soon(self._turn)
+            self._soon(self._turn)
 
     def _turn(self) -> None:
         self._is_turn_due = False
@@ -225,7 +297,8 @@ class RaftHost:
             for group in touched:
                 group.is_dirty = False
                 if not (group.is_closed or group.is_held):
-                    self._carry_out(group, writes, waiting)
+                    with self._group_ends_on_failure(group):
+                        self._carry_out(group, writes, waiting)
         if writes:
             self._logs.write(writes, partial(self._synced, waiting))
         self._send_frames()
@@ -238,8 +311,9 @@ class RaftHost:
                 self._queue(group, effects.messages)
             if effects.snapshot is not None:
                 self._hold(group, effects)
-            elif effects.writes:
-                writes.append(_write_of(group, effects))
+                break
+            if effects.writes:
+                writes.append(self._write_of(group, effects))
                 waiting.append((group, effects.number))
                 group.unsynced.append((effects.number, list(effects.messages_after_sync)))
             elif effects.messages_after_sync:
@@ -248,13 +322,31 @@ class RaftHost:
                 else:
                     self._queue(group, effects.messages_after_sync)
             group.apply(effects)
+        if group.on_progress is not None:
+            group.on_progress()
         if node.is_quiescent:
             self._awake.discard(group)
         else:
             self._awake.add(group)
-        snapshot = group.due_snapshot()
-        if snapshot is not None:
-            self._take_snapshot(group, snapshot)
+        group.tell_leading()
+        due = group.due_snapshot()
+        if due is not None:
+            group.is_snapshotting = True
+            snapshot, data = due
+            if isinstance(data, bytes):
+                self._take_snapshot(group, replace(snapshot, data=data))
+            else:
+                self._run(group, self._await_snapshot(group, snapshot, data))
+
+    @staticmethod
+    @contextmanager
+    def _group_ends_on_failure(group: RaftGroup) -> Iterator[None]:
+        """End this server's member if its application fails: the other groups go on."""
+        try:
+            yield
+        except Exception:
+            _logger.exception("group %s stops on this server", group.name)
+            group.close()
 
     def _synced(self, waiting: Waiting, error: Exception | None) -> None:
         if error is not None:
@@ -269,6 +361,22 @@ class RaftHost:
                 self.touch(group)
         self._turn()
 
+    def _write_of(self, group: RaftGroup, effects: Effects) -> GroupWrite:
+        is_early = group.is_early and effects.entries
+        return GroupWrite(
+            group.name,
+            effects.hard_state,
+            effects.snapshot,
+            replaces_log=effects.snapshot is not None,
+            entries=effects.entries,
+            on_written=partial(self._written, group, effects.number) if is_early else None,
+        )
+
+    def _written(self, group: RaftGroup, number: int) -> None:
+        if not group.is_closed:
+            group.node.wrote(number)
+            self.touch(group)
+
     def _fail(self, error: Exception) -> None:
         if self.failure is None:
             _logger.error("all RAFT groups of this server stop: %s", error)
@@ -280,17 +388,27 @@ class RaftHost:
 
     def _hold(self, group: RaftGroup, effects: Effects) -> None:
         """Store a snapshot that the leader has sent, before anything that comes behind it."""
-        snapshot = _snapshot_of(effects)
         group.is_held = True
-        group.restore(snapshot)
+        fetch = group.fetch(_snapshot_of(effects))
+        if fetch is None:
+            self._put_held(group, effects)
+        else:
+            self._run(group, self._fetch(group, effects, fetch))
+
+    async def _fetch(
+        self, group: RaftGroup, effects: Effects, fetch: Callable[[], Awaitable[None]]
+    ) -> None:
+        await fetch()
+        self._put_held(group, effects)
+
+    def _put_held(self, group: RaftGroup, effects: Effects) -> None:
         then = partial(self._snapshot_held, group, effects)
-        self._logs.put_snapshot(group.name, snapshot, then)
+        self._logs.put_snapshot(group.name, _snapshot_of(effects), then)
 
     def _snapshot_held(self, group: RaftGroup, effects: Effects, error: Exception | None) -> None:
         if error is not None and is_transient(error) and not group.is_closed:
-            put = partial(self._logs.put_snapshot, group.name, _snapshot_of(effects))
-            later = partial(put, partial(self._snapshot_held, group, effects))
-            self._loop.call_later(RETRY_TICKS * self.options.tick_s, later)
+            pause_s = RETRY_TICKS * self.options.tick_s
+            self._loop.call_later(pause_s, self._put_held, group, effects)
             return
         if error is not None:
             self._fail(error)
@@ -298,31 +416,59 @@ class RaftHost:
         group.is_held = False
         if group.is_closed:
             return
+        group.restore(_snapshot_of(effects))
         group.unsynced.append((effects.number, list(effects.messages_after_sync)))
         then = partial(self._synced, [(group, effects.number)])
-        self._logs.write([_write_of(group, effects)], then)
+        self._logs.write([self._write_of(group, effects)], then)
+        with self._group_ends_on_failure(group):
+            group.apply(effects)
         self.touch(group)
+
+    async def _await_snapshot(
+        self, group: RaftGroup, snapshot: Snapshot, make: Callable[[], Awaitable[bytes]]
+    ) -> None:
+        try:
+            self._take_snapshot(group, replace(snapshot, data=await make()))
+        except Exception as error:
+            self._snapshot_failed(group, error)
 
     def _take_snapshot(self, group: RaftGroup, snapshot: Snapshot) -> None:
         """Store the application's snapshot; then the log may drop what it stands for."""
-        group.is_snapshotting = True
+        if len(snapshot.data) > group.limits.snapshot_bytes_max:
+            _logger.error(
+                "group %s: its log is kept, because a snapshot of %d bytes is too large",
+                group.name,
+                len(snapshot.data),
+            )
+            group.snapshot_ends()
+            return
         then = partial(self._snapshot_stored, group, snapshot)
         self._logs.put_snapshot(group.name, snapshot, then)
 
     def _snapshot_stored(
         self, group: RaftGroup, snapshot: Snapshot, error: Exception | None
     ) -> None:
-        if error is not None:
-            _logger.warning("group %s: its snapshot is not stored: %s", group.name, error)
         is_overtaken = group.is_held or group.node.log.snapshot.index >= snapshot.index
-        if error is not None or group.is_closed or is_overtaken:
-            group.is_snapshotting = False
+        if error is not None:
+            self._snapshot_failed(group, error)
+        elif group.is_closed or is_overtaken:
+            group.snapshot_ends()
         else:
             then = partial(self._compact, group, snapshot)
             self._logs.write([GroupWrite(group.name, snapshot=snapshot)], then)
 
+    def _snapshot_failed(self, group: RaftGroup, error: Exception) -> None:
+        """Keep the log, and take another snapshot after a while: a full log takes nothing more."""
+        _logger.warning("group %s: its log is kept, for want of a snapshot: %s", group.name, error)
+
+        def again() -> None:
+            group.is_snapshotting = False
+            self.touch(group)
+
+        self._loop.call_later(RETRY_TICKS * self.options.tick_s, again)
+
     def _compact(self, group: RaftGroup, snapshot: Snapshot, error: Exception | None) -> None:
-        group.is_snapshotting = False
+        group.snapshot_ends()
         if error is not None:
             self._fail(error)
         elif not group.is_closed and group.node.log.snapshot.index < snapshot.index:
@@ -393,8 +539,12 @@ class RaftHost:
 
     def _wake(self, server: int) -> None:
         """Wake the groups that have a member on a server that has come or gone."""
+        is_gone = self._peers[server].is_absent
         for group in self.groups.values():
             node = group.node
+            if is_gone and server_of(node.leader) == server:
+                node.leader_is_gone()
+                self._awake.add(group)
             if not node.is_quiescent:
                 continue
             members = node.membership.voters | node.membership.learners
@@ -433,19 +583,23 @@ class RaftHost:
             node.tick()
             if node.is_leader:
                 self._let_rest(group)
-            if node.has_effects:
+            if node.has_effects or group.has_news_of_leading:
                 self.touch(group)
 
     def _let_rest(self, group: RaftGroup) -> None:
-        """Quiesce a group in which nothing has happened for a while."""
+        """Quiesce a group to whose log nothing was added for a while.
+
+        A read wakes such a group for a moment only.
+        """
         if group.last_index_seen != group.node.log.last_index:
             group.last_index_seen = group.node.log.last_index
             group.idle_ticks = 0
         group.idle_ticks += 1
         wanted = self.options.quiesce_ticks
-        if wanted and group.idle_ticks >= wanted:
-            group.idle_ticks = 0
-            group.node.quiesce(self._absent_members(group))
+        if not wanted or group.idle_ticks < wanted:
+            return
+        if not group.node.quiesce(self._absent_members(group)):  # try again soon
+            group.idle_ticks = wanted - self.options.group.heartbeat_ticks
 
     def _absent_members(self, group: RaftGroup) -> frozenset[int]:
         absent = {peer.server for peer in self._peers.values() if peer.is_absent}
@@ -464,7 +618,8 @@ class RaftHost:
             if self._tick - peer.sent_tick >= options.presence_ticks:
                 self._send_to(peer)
             is_silent = self._tick - peer.heard_tick >= options.absence_ticks
-            if is_silent and not peer.is_absent:
+            is_gone = is_silent or not self._transport.is_reachable(peer.server)
+            if is_gone and not peer.is_absent:
                 peer.is_absent = True
                 self._wake(peer.server)
 
@@ -472,13 +627,3 @@ class RaftHost:
 def _snapshot_of(effects: Effects) -> Snapshot:
     assert effects.snapshot is not None
     return effects.snapshot
-
-
-def _write_of(group: RaftGroup, effects: Effects) -> GroupWrite:
-    return GroupWrite(
-        group.name,
-        effects.hard_state,
-        effects.snapshot,
-        replaces_log=effects.snapshot is not None,
-        entries=effects.entries,
-    )

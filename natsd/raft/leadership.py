@@ -148,6 +148,17 @@ class Leadership:
                 self._hand_over_and_resign()
 
     @property
+    def written_index(self) -> int:
+        """Return up to where a majority has written the log, synced or not."""
+        return majority_index([max(each.match, each.written) for each in self.voters])
+
+    def wrote(self, member: int, index: int) -> None:
+        """Take note of what a member has written."""
+        progress = self.progress.get(member)
+        if progress is not None and progress.health is Health.SOUND:
+            progress.written = max(progress.written, index)
+
+    @property
     def _voter_ids(self) -> frozenset[int]:
         return self._me.log.membership.current.voters
 

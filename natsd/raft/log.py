@@ -230,6 +230,15 @@ class Log:
         self._unsaved_from = self.last_index + 1
         return entries
 
+    def live_up_to(self, index: int) -> list[Entry]:
+        """Return the entries behind the snapshot, up to an index."""
+        return self._entries[self.snapshot.index - self._base : index - self._base]
+
+    @property
+    def written(self) -> list[Entry]:
+        """Return the live entries that are on disk or being written."""
+        return self.live_up_to(self._unsaved_from - 1)
+
     def take_committed(self) -> tuple[Entry, ...]:
         """Return the committed entries that the application has not been given yet."""
         if self.handed_out >= self.commit:
@@ -241,6 +250,10 @@ class Log:
     def write_begun(self, number: int) -> None:
         """Note that the write with this number brings the disk up to the last entry."""
         self._writes.append([number, self.last_index])
+
+    def write_up_to(self, number: int) -> int:
+        """Return the last index that the write with this number brings to disk; 0: it is synced."""
+        return next((last for each, last in self._writes if each == number), 0)
 
     def write_finished(self, number: int) -> None:
         """Note that the write with this number, and all before it, are synced."""

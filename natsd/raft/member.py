@@ -61,8 +61,9 @@ class Member:
         """Returns a random number from 0 up to, and without, its argument."""
         self.role = Role.FOLLOWER
         self.leader = NOBODY
-        self.contact_ticks = 0 if hard_state.term else options.election_ticks
-        """Ticks since a leader was heard of; a restart counts, since it forgets a lease."""
+        may_have_leased = hard_state.term and options.lease_reads
+        self.contact_ticks = 0 if may_have_leased else options.election_ticks
+        """Ticks since a leader was heard of; with leases a restart counts, since it forgets one."""
         self.has_refused = False
         """Since then a candidate was refused because this member's log is more complete."""
         self.damaged: dict[int, tuple[Health, int]] = {}

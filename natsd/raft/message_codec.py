@@ -40,6 +40,7 @@ from natsd.raft.messages import (
     TimeoutNow,
     Vote,
     VoteReply,
+    Written,
 )
 
 VERSION = 1
@@ -68,6 +69,7 @@ KINDS: list[tuple[int, type, str]] = [
     (13, ReadReply, "QQ"),
     (14, RepairRequest, "QQ"),
     (15, RepairTarget, "QQ"),
+    (16, Written, "Q"),
 ]
 ENCODERS = {kind: (number, struct.Struct(f"<{fields}")) for number, kind, fields in KINDS}
 DECODERS: dict[int, tuple[Any, struct.Struct]] = {

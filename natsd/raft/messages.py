@@ -1,7 +1,7 @@
 """What the members of a group send to each other.
 
     elections     PreVote ⇄ PreVoteReply, Vote ⇄ VoteReply, TimeoutNow
-    replication   Append ⇄ AppendReply, InstallSnapshot ⇄ AppendReply
+    replication   Append ⇄ AppendReply, InstallSnapshot ⇄ AppendReply, Written
     presence      Heartbeat ⇄ HeartbeatReply, Quiesce
     reads         ReadRequest ⇄ ReadReply
     repair        RepairRequest ⇄ RepairTarget
@@ -106,6 +106,18 @@ class AppendReply(NamedTuple):
     health: Health
 
 
+class Written(NamedTuple):
+    """The sender has written the leader's log up to here, and has not synced all of it yet.
+
+    Nothing depends on it but answers of the application that may be lost (`RaftGroup.is_early`).
+    """
+
+    sender: int
+    receiver: int
+    term: int
+    index: int  # type: ignore[assignment]  # it hides tuple.index, which nobody needs
+
+
 class Heartbeat(NamedTuple):
     """The leader is there."""
 
@@ -189,6 +201,7 @@ Message = (
     | Append
     | InstallSnapshot
     | AppendReply
+    | Written
     | Heartbeat
     | HeartbeatReply
     | Quiesce

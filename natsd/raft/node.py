@@ -41,8 +41,10 @@ from natsd.raft.messages import (
     TimeoutNow,
     Vote,
     VoteReply,
+    Written,
 )
 from natsd.raft.options import Options
+from natsd.raft.progress import Progress
 from natsd.raft.quorum import majority
 from natsd.raft.reads import OwnReads, ReadBatch
 from natsd.raft.repair import NONCE_BITS, Repair
@@ -122,6 +124,7 @@ class Node:
             Heartbeat: self._following.on_heartbeat,
             Quiesce: self._on_quiesce,
             AppendReply: self._as_leader(Leadership.on_append_reply),
+            Written: self._on_written,
             HeartbeatReply: self._as_leader(Leadership.on_heartbeat_reply),
             ReadRequest: self._as_leader(Leadership.on_read_request),
             RepairRequest: self._as_leader(Leadership.on_repair_request),
@@ -157,9 +160,19 @@ class Node:
         return self._me.leader
 
     @property
+    def followers(self) -> list[Progress]:
+        """Return how far the other members are; only the leader knows."""
+        return [] if self._leadership is None else self._leadership.others
+
+    @property
     def log(self) -> Log:
         """Return the log, for reading."""
         return self._me.log
+
+    @property
+    def written_index(self) -> int:
+        """Return up to where a majority has written the log; only the leader knows."""
+        return 0 if self._leadership is None else self._leadership.written_index
 
     @property
     def membership(self) -> Membership:
@@ -303,6 +316,21 @@ class Node:
         elif self._repair.finish(self._following.verified):
             self._following.acknowledge()
 
+    def wrote(self, number: int) -> None:
+        """Take note that the effects with this number are written, and not synced yet."""
+        me = self._me
+        index = me.log.write_up_to(number)
+        if self._leadership is not None:
+            self._leadership.wrote(me.id, index)
+        elif me.leader != NOBODY and me.health is Health.SOUND:
+            index = min(index, self._following.verified)
+            me.messages.append(Written(me.id, me.leader, me.term, index))
+        me.has_work = True
+
+    def _on_written(self, message: Written) -> None:
+        if self._leadership is not None:
+            self._leadership.wrote(message.sender, message.index)
+
     def quiesce(self, unreachable: frozenset[int] = frozenset()) -> bool:
         """Stop ticking, with all followers, if the group is idle; return whether it is done.
 
@@ -351,6 +379,33 @@ class Node:
             take_all(me.reads),
             take_all(me.dropped_reads),
         )
+
+    @property
+    def written(self) -> tuple[HardState, list[Entry]]:
+        """Return the state and the live entries that the driver was given to write."""
+        return self._saved_state, self._me.log.written
+
+    def campaign(self) -> None:
+        """Ask for votes now, if this member may lead and knows of no leader."""
+        me = self._me
+        if me.leader == NOBODY and me.may_campaign and not self.is_observer:
+            self._wait_for_silence()
+            self._ask_for_votes()
+
+    def expect_leader(self) -> None:
+        """Wait for a leader a shorter time than otherwise: one that there is will be heard soon."""
+        options = self._me.options
+        if not options.lease_reads:
+            self._campaign_at_ticks -= options.election_ticks - options.heartbeat_ticks
+
+    def leader_is_gone(self) -> None:
+        """Take note that the leader's server is out of reach: another one may be elected soon."""
+        me = self._me
+        if self._leadership is None and me.leader != NOBODY:
+            self.wake()
+            me.leader = NOBODY
+            me.contact_ticks = max(me.contact_ticks, me.options.election_ticks)
+            self._elapsed_ticks = self._campaign_at_ticks - 1 - me.draw(me.options.heartbeat_ticks)
 
     # Terms
 

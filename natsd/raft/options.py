@@ -16,7 +16,10 @@ class Options:
     """Appends to one follower that are not acknowledged."""
     in_flight_bytes_max: int = 16 << 20
     log_bytes_max: int = 256 << 20
-    """Payload in the log; a leader whose log is full takes no proposals until it is compacted."""
+    """Payload in the log; a leader whose log is full takes no proposals until it is compacted.
+
+    A follower takes no entries beyond twice as much.
+    """
     trailing_bytes_max: int = 4 << 20
     """Payload behind a snapshot that stays in memory for followers that lag a little."""
     promotion_lag_max: int = 1000

@@ -72,6 +72,7 @@ class Progress:
         "snapshot_index",
         "snapshot_ticks",
         "window",
+        "written",
     )
 
     def __init__(self, member: int, next_index: int, window: Window) -> None:
@@ -80,6 +81,8 @@ class Progress:
         """The member is sound, and has acknowledged up to here: it counts for commits."""
         self.held = 0
         """The member holds the leader's log up to here, whether or not it counts."""
+        self.written = 0
+        """It has written the leader's log up to here, as far as it has told."""
         self.next = next_index
         """Next index to send."""
         self.sending = Sending.PROBE
@@ -133,5 +136,5 @@ class Progress:
         """Begin to repair a damaged member, which holds nothing behind `last_index` any more."""
         self.repair_nonce, self.repair_target = nonce, target
         self.match = min(self.match, last_index)
-        self.held = 0
+        self.held = self.written = 0
         self.probe(last_index + 1)

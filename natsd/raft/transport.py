@@ -22,6 +22,9 @@ class Transport(Protocol):
     def send(self, server: int, frame: bytes) -> None:
         """Send a frame to a server; if that is not possible, it is lost."""
 
+    def is_reachable(self, server: int) -> bool:
+        """Tell whether frames to a server may arrive; False: it is known that they do not."""
+
     def listen(self, receive: Receive) -> None:
         """Call `receive` with each frame to this server from now on."""
 

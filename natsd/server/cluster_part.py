@@ -7,6 +7,7 @@
 - Clients are told of the other servers from the first one on.
 """
 
+import functools
 import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, Protocol
@@ -166,6 +167,17 @@ class ClusterPart:
         configured = self._server.options.cluster
         return "" if configured is None else configured.name
 
+    def expected_servers(self) -> int:
+        """Return the servers of the cluster that the settings name, this one included.
+
+        They are two at least: a server without routes waits for others, which dial it.
+        """
+        cluster, configured = self.cluster, self._server.options.cluster
+        if cluster is None or configured is None:
+            return 2
+        places = {address for url in configured.routes for address in _addresses_of(url)[:1]}
+        return max(len(places.difference(cluster.own_addresses)) + 1, 2)
+
     def topology(self) -> Topology:
         """Return what clients are told; addresses only after another server was met."""
         self._client_urls = None  # a reload may have changed them
@@ -267,6 +279,21 @@ class ClusterPart:
     def take_stranger(self, name: str) -> Account | None:
         """Return an account that was kept aside, because it is created now; None: there is none."""
         return self._strangers.pop(name, None)
+
+
+@functools.cache
+def _addresses_of(url: str) -> list[tuple[str, int]]:
+    """Return the IP addresses of a route; its name, if they cannot be found out now."""
+    import socket
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or 0
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return [(host, port)]
+    return [(str(each[4][0]), int(each[4][1])) for each in found]
 
 
 def _is_global(address: str) -> bool:

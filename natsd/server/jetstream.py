@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from natsd.config.account_options import AccountOptions
     from natsd.jetstream.early_requests import EarlyRequests
     from natsd.jetstream.jetstream import JetStream
+    from natsd.jetstream.meta_group.cluster import ClusterSettings
     from natsd.jetstream.tiers import AccountTiers
+    from natsd.server.cluster_part import ClusterPart
 
 _logger = logging.getLogger("natsd.jetstream")
 
@@ -71,6 +73,7 @@ class JetStreamPart:
         self._began_s = 0.0
         self._resolved = options.jetstream
         self._early: EarlyRequests | None = None
+        self.cluster_part: ClusterPart | None = None  # None: the server is in no cluster
         self.engine: JetStream | None = None
 
     def _configured(self, account: Account) -> "AccountOptions | None":
@@ -80,10 +83,13 @@ class JetStreamPart:
     async def prepare(self) -> bool:
         """Create the store directory; return whether there is nothing to recover.
 
-        That is so if the directory is empty, or JetStream is disabled. Raises JetStreamError.
+        That is so if the directory is empty, or JetStream is disabled. Raises JetStreamError, and
+        OptionsError if the server has no name in its cluster.
         """
         if not self._options.jetstream.enabled:
             return True
+        if self.cluster_part is not None:
+            check_jetstream_cluster(self._options)
         self._stopping = None
         self._began_s = asyncio.get_running_loop().time()
         _logger.info("Starting JetStream")
@@ -164,6 +170,7 @@ class JetStreamPart:
             limits_of=self._limits_of,
             has_default_room=self._options.jetstream.max_file_store < 0,
             early=self._early,
+            cluster=self._cluster_settings(),
         )
         first = list(accounts.values())
         try:
@@ -180,12 +187,26 @@ class JetStreamPart:
             self._serve_added(account)
         self._log_unserved(accounts)
 
+    def _cluster_settings(self) -> "ClusterSettings | None":
+        part = self.cluster_part
+        if part is None:
+            return None
+        from natsd.jetstream.meta_group.cluster import ClusterSettings  # few servers need it
+
+        return ClusterSettings(
+            name=lambda: part.name,
+            expected=part.expected_servers,
+            tags=tuple(self._options.server_tags),
+        )
+
     def _log_unserved(self, accounts: AccountDirectory) -> None:
         """Tell which accounts have streams that are not served; nats-server does not tell.
 
         An account that can be created on demand is created, and served soon.
         """
         assert self.engine is not None
+        if self.engine.cluster is not None:
+            return
         for name, count in sorted(self.engine.unserved.items()):
             account = accounts.find(name)
             if account is None or not self._limits_of(account):
@@ -277,7 +298,7 @@ class JetStreamPart:
             )
 
     def renew(self, options: Options, reactor: Reactor, accounts: AccountDirectory) -> None:
-        """Adopt the options of a reload: switch JetStream on or off, or raise its limits.
+        """Adopt the options of a reload: switch JetStream on or off, or change what can be changed.
 
         Accounts whose JetStream is another one in the options are configured. All of that goes on
         in the background, a switch after one that is under way. If JetStream cannot start, that is
@@ -296,6 +317,7 @@ class JetStreamPart:
                 max(usage.memory_limit, limits.max_memory_store),
                 max(usage.file_limit, limits.max_file_store),
             )
+            self.engine.scrub_as(limits)
             for account, limits_before in before.items():
                 if self._limits_of(account) != limits_before:
                     self.configure_account(account)
@@ -471,6 +493,23 @@ def _reason(error: Exception) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return where + lower_first(error.strerror)
     return " ".join(str(error).split())
+
+
+def check_jetstream_cluster(options: Options) -> None:
+    """Check what JetStream needs in a cluster. Raises OptionsError."""
+    if not options.server_name:
+        raise OptionsError(
+            "jetstream cluster requires `server_name` to be set", setting="server_name"
+        )
+    if options.cluster is None or not options.cluster.name:
+        raise OptionsError(
+            "jetstream cluster requires `cluster.name` to be set", path=("cluster", "name")
+        )
+    if options.jetstream.key:
+        raise OptionsError(
+            "jetstream: natsd does not encrypt the RAFT log of a cluster yet; leave out the key",
+            path=("jetstream", "key"),
+        )
 
 
 def check_promises(options: Options, memory_limit: int, file_limit: int) -> None:

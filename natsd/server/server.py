@@ -119,6 +119,7 @@ class Server:
         self._jetstream = JetStreamPart(self.options, self.name, self.id)
         self.accounts_part = AccountsPart(self, self._jetstream, keys, authenticator)
         self.cluster_part = self._make_cluster_part()  # None: the server is in no cluster
+        self._jetstream.cluster_part = self.cluster_part
         self._services = Services(self, self.reload_file)
         self._events = SystemEvents(self)
         self._begin_afresh()

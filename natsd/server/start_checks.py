@@ -38,6 +38,10 @@ def check_start(options: Options) -> None:
 
         read_trust(options)
         read_preload(options)
+    if options.jetstream.enabled and options.has_cluster:
+        from natsd.server.jetstream import check_jetstream_cluster
+
+        check_jetstream_cluster(options)
     limits = options.jetstream
     if limits.enabled and options.accounts:
         from natsd.server.jetstream import check_promises

@@ -23,13 +23,15 @@ for durability.
 import asyncio
 import contextlib
 import logging
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from natsd.store.backup.frozen_store import FrozenStore, Moment
-from natsd.store.block.blocks import MsgBlock
+from natsd.store.block.blocks import MsgBlock, Scan
+from natsd.store.block.mending import BYTES_MAX, image_of
 from natsd.store.block.stored_blocks import NEW_SUFFIX, RandomBytes, Read, StoredBlock, StoredBlocks
 from natsd.store.codec.records import StoredMessage
 from natsd.store.commit.commits import FileCommits
@@ -55,8 +57,10 @@ from natsd.store.log.message_log import EnforcePerSubjectLimit, MessageLog
 from natsd.store.log_store import LogStore
 from natsd.store.maintenance.background_jobs import BackgroundJobs
 from natsd.store.maintenance.block_cache import BlockCache
+from natsd.store.maintenance.block_repair import BlockRepair, Source
 from natsd.store.maintenance.compaction import Compactor
 from natsd.store.maintenance.encrypting import encrypt_plain
+from natsd.store.maintenance.scrub import BlockScrub
 from natsd.store.recovery.block_identity import find_store_id, place_of
 from natsd.store.recovery.checkpoint_writer import CheckpointWriter
 from natsd.store.recovery.found_damage import FoundDamage
@@ -71,6 +75,7 @@ from natsd.store.recovery.index_db import (
     seed_of,
 )
 from natsd.store.recovery.index_recovery import recover_by_index
+from natsd.store.sequence_set import SequenceSet
 from natsd.store.store import DurabilityListener, Limits
 
 LARGE_BLOCK_BYTES = 8 << 20
@@ -133,6 +138,9 @@ class FileStore(LogStore):
         self._care = Compactor(
             volume, log, blocks, self._cache, self._jobs, compress=options.compress
         )
+        self._repair = BlockRepair(volume, log, blocks, self._care, self.damage)
+        self._cache.repair = self._repair.mend
+        self.scrub = BlockScrub(volume, blocks, self._cache, self._care, self._repair, self.damage)
         self._commits = FileCommits(
             volume,
             log,
@@ -151,7 +159,9 @@ class FileStore(LogStore):
             asyncio.get_running_loop().time,
             is_there=recovered.used_index,
         )
-        self._make_frozen = partial(FrozenStore, volume, log, blocks, self._commits, self._care)
+        self._make_frozen = partial(
+            FrozenStore, volume, log, blocks, self._commits, self._care, self._cache.reread
+        )
         self._care.commits, self._care.index = self._commits, self._index
         self.changed = self._commits.changed  # type: ignore[method-assign]  # saves a call
         volume.committer.attach(self._commits, sync=options.sync)
@@ -244,6 +254,10 @@ class FileStore(LogStore):
         """
         self._check_open()
         await self._commits.synced()
+
+    def write_behind(self) -> None:
+        """Collect changes before they are written; see LogStore."""
+        self._commits.write_behind()
 
     def set_durability_listener(self, listener: DurabilityListener | None) -> None:
         """Register the listener for new durable sequences; see Store."""
@@ -351,6 +365,59 @@ class FileStore(LogStore):
 
     # Damage
 
+    def repair_from(self, source: Source | None) -> None:
+        """Repair damaged blocks with the messages that `source` yields; None: do not."""
+        self._repair.source = source
+
+    async def intact(self, sequences: SequenceSet) -> AsyncGenerator[bytes]:
+        """Yield closed blocks with those of the messages that are here and verify.
+
+        Messages that were removed only lately are among them: the other replica may not know yet.
+        Damage is not repaired, since this is part of a repair elsewhere. Raises OSError.
+        """
+        for block in list(self._log.all_blocks):
+            wanted = SequenceSet()
+            if block.base_sequence <= block.last_sequence:
+                wanted.add_range(block.base_sequence, block.last_sequence)
+                wanted.intersection_update(sequences)
+            stored = self._blocks.find(block.block_id)
+            if not wanted or stored is None or stored.block is not block:
+                continue
+            images = [await self._intact_in_memory(block, wanted)]
+            if wanted:
+                async with stored.lock:
+                    end, size = stored.physical_end, block.durable_size
+                    images.append(
+                        await self._volume.read(self._intact_in_file, stored, end, size, wanted)
+                    )
+            for image in filter(None, images):
+                yield image
+
+    async def _intact_in_memory(self, block: MsgBlock, wanted: SequenceSet) -> bytes:
+        """Return a closed block with those of the messages that are in memory; take them out."""
+        if not (block.has_cache and block.has_arrays):
+            return b""
+        live = wanted.copy()
+        live.difference_update(self._log.dead)
+        try:
+            image = await self._volume.read(image_of, block, live)
+        except StoreError:  # it has left the memory meanwhile
+            return b""
+        wanted.difference_update(SequenceSet(Scan(image).sequences()) if image else SequenceSet())
+        return image
+
+    def _intact_in_file(
+        self, stored: StoredBlock, physical_end: int, size: int, wanted: SequenceSet
+    ) -> bytes:
+        """Return a closed block with those of the messages that verify. Blocks on the disk."""
+        try:
+            scan = self._blocks.read(stored, physical_end, size).scan
+        except OSError as error:
+            if is_transient(error):
+                raise
+            return b""
+        return image_of(MsgBlock.from_scan(scan, BYTES_MAX), wanted)
+
     def _note_lost(self, stored: StoredBlock, read: Read, lost: list[int]) -> None:
         """Note and log the damage of a block that verified when it was opened."""
         for found in read.damage:
@@ -390,6 +457,7 @@ class FileStore(LogStore):
     async def _let_go(self) -> None:
         """Close the files and leave the committer."""
         await self._cache.close()
+        await self._repair.finished()
         for stored in self._blocks.all:
             if stored.file is not None:
                 with contextlib.suppress(StoreError):
@@ -432,6 +500,7 @@ class FileStore(LogStore):
         self._commits.give_up(StoreClosed())
         await self._jobs.finished()
         await self._cache.close()
+        await self._repair.finished()
         for stored in self._blocks.all:
             if stored.file is not None:
                 await self._volume.committer.release(stored.file)

@@ -128,6 +128,12 @@ class LogStore(Store):
         It is called at least once for all changes until the next commit is taken.
         """
 
+    def write_behind(self) -> None:
+        """Collect changes before they are written: another log has them, and they count already.
+
+        A store in memory has nothing to write.
+        """
+
     async def synced(self) -> None:
         """Return once every change made before the call is durable."""
 
@@ -195,6 +201,7 @@ class LogStore(Store):
         return await self._delete(sequence, erase=True)
 
     async def _delete(self, sequence: int, *, erase: bool) -> bool:
+        failures = self.failures
         while True:
             try:
                 was_there = self._log.delete(sequence, erase=erase)
@@ -202,6 +209,7 @@ class LogStore(Store):
                 return was_there
             except ColdBlock as cold:
                 await self.fetch(cold.block)
+                self._check_writable(failures)
 
     async def purge(
         self, *, pattern: str | None = None, up_to_sequence: int = 0, keep: int = 0

@@ -104,6 +104,9 @@ class MemStore(LogStore):
     async def room(self) -> None:
         """Return at once: there is always room."""
 
+    async def fetch(self, block: MsgBlock) -> None:
+        """Return at once: every block is in memory."""
+
     def changed(self) -> None:
         """Overwrite erased messages, and rewrite blocks that became sparse; or commit soon."""
         log = self._log

@@ -186,6 +186,37 @@ class NatsCluster:
             lambda: f"{unaware()} know of no subscription that {subject} matches",
         )
 
+    def wait_for_jetstream(self, timeout: float = MESH_WAIT_S) -> NatsServer:
+        """Wait until all servers that run take part in JetStream, and agree on who leads it.
+
+        Returns the leader. Raises TimeoutError after `timeout` seconds.
+        """
+        found: list[tuple[str, int]] = []
+
+        def is_agreed() -> bool:
+            found[:] = [server.meta_leader() for server in self._running()]
+            leader = found[0][0]
+            return bool(leader) and set(found) == {(leader, len(found))}
+
+        wait_until(is_agreed, timeout, lambda: f"leaders and numbers of members: {found}")
+        return next(each for each in self.servers if each.options.server_name == found[0][0])
+
+    def wait_for_leader(
+        self, stream: str, account: str = "$G", timeout: float = MESH_WAIT_S
+    ) -> NatsServer:
+        """Wait until one of the servers that run leads a stream; return it.
+
+        Raises TimeoutError after `timeout` seconds.
+        """
+        found: list[NatsServer] = []
+
+        def is_led() -> bool:
+            found[:] = [server for server in self._running() if server.leads(stream, account)]
+            return len(found) == 1
+
+        wait_until(is_led, timeout, lambda: f"{stream} is led by {found}")
+        return found[0]
+
     def _running(self) -> list[NatsServer]:
         return [each for each in self.servers if each.is_running and not each.is_paused]
 

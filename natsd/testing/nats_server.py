@@ -29,7 +29,14 @@ from natsd.testing.connection import Connection
 from natsd.testing.errors import LeakedConnections, LoggedErrors
 from natsd.testing.host import Host
 from natsd.testing.launch import Addresses, Launch, isolated, needs_directory
-from natsd.testing.requests import CountRoutes, HasInterest, ListConnections, Reload
+from natsd.testing.requests import (
+    CountRoutes,
+    HasInterest,
+    IsStreamLeader,
+    ListConnections,
+    MetaLeader,
+    Reload,
+)
 from natsd.testing.server_log import ServerLog, ThreadLog
 from natsd.testing.tested_clients import Connecting, TestedClients
 
@@ -345,6 +352,15 @@ class NatsServer:
         """Return the connections to other servers: how many, by the other server's name."""
         routes: dict[str, int] = self._host.ask(CountRoutes())
         return routes
+
+    def meta_leader(self) -> tuple[str, int]:
+        """Return who leads JetStream of the cluster, and the number of servers that take part."""
+        found: tuple[str, int] = self._host.ask(MetaLeader())
+        return found
+
+    def leads(self, stream: str, account: str = "$G") -> bool:
+        """Return whether this server of a cluster leads a stream."""
+        return bool(self._host.ask(IsStreamLeader(stream, account)))
 
     def has_interest(self, subject: str, account: str = "$G") -> bool:
         """Return whether a message to the subject would reach a subscription of any server."""

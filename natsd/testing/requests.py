@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from natsd.testing.connection import Connection, connections_of
 from natsd.testing.launch import Launch, reload_server
 
 if TYPE_CHECKING:
     from natsd.server import Server
+
+API_INFO: Final = "$JS.API.INFO"
 
 Request = Callable[["Server"], Coroutine[Any, Any, Any]]
 """A request runs on the server's loop; its result and its exceptions go to the test."""
@@ -33,6 +35,38 @@ class CountRoutes:
         if server.cluster is None:
             return {}
         return Counter(route.remote_name for route in server.cluster.table)
+
+
+@dataclass(frozen=True, slots=True)
+class MetaLeader:
+    """The question who leads JetStream of the cluster."""
+
+    async def __call__(self, server: "Server") -> tuple[str, int]:
+        """Return the leader, empty if there is none, and how many servers each request reaches."""
+        jetstream = server.jetstream
+        if jetstream is None or jetstream.cluster is None:
+            return "", 0
+        members = [each for each in jetstream.cluster.peers.online.values() if each.group]
+        reached = [
+            len(each.account.sublist.match(API_INFO).plain) for each in jetstream.accounts.values()
+        ]
+        return jetstream.cluster.meta.leader, min([1 + len(members), *reached])
+
+
+@dataclass(frozen=True, slots=True)
+class IsStreamLeader:
+    """The question whether a server leads a stream."""
+
+    stream: str
+    account: str
+
+    async def __call__(self, server: "Server") -> bool:
+        """Return whether it does."""
+        jetstream = server.jetstream
+        if jetstream is None or jetstream.cluster is None:
+            return False
+        local = jetstream.cluster.streams.find(self.account, self.stream)
+        return local is not None and local.is_led
 
 
 @dataclass(frozen=True, slots=True)

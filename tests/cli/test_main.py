@@ -50,7 +50,7 @@ REFUSED = {
     ("-sl", "quit=99999999"): 'natsd: signal "quit" 99999999: no such process',
     ("-c", "x"): "natsd: open x: no such file or directory",
     ("-t",): "natsd: must specify [-c, --config] option to check configuration file syntax",
-    ("-js", "-cluster", "nats://h:1"): "natsd: jetstream: natsd does not support JetStream in a",
+    ("-js", "-cluster", "nats://h:1"): "natsd: jetstream cluster requires `server_name`",
     ("-routes", "nats://h:1"): "natsd: solicited routes require cluster capabilities",
     ("-profile", "x"): 'natsd: invalid value "x" for flag -profile: parse error',
     ("-tls",): "natsd: TLS Server certificate must be present and valid",

@@ -15,7 +15,6 @@ import contextlib
 import json
 import random
 import signal
-import socket
 import statistics
 import sys
 import time
@@ -25,6 +24,7 @@ from typing import Any
 
 import uvloop
 
+from natsd.local_cluster.plan import free_ports
 from tests.accounts.shared import Got
 from tests.cluster.raw_client import RawClient, join_port
 
@@ -104,7 +104,7 @@ class Soak:
     def __init__(self, minutes: float, seed: int) -> None:
         self.duration_s = minutes * 60
         self.random = random.Random(seed)
-        ports = free_ports(6)
+        ports = free_ports("127.0.0.1", 6)
         self.servers = [ServerProcess(f"S{at}", ports[at], ports[3 + at]) for at in range(3)]
         for server in self.servers:
             server.others = [each.route_port for each in self.servers if each is not server]
@@ -235,24 +235,21 @@ class Soak:
         return found
 
     def slope_kib_per_minute(self) -> float:
-        """Return by how much memory grew, by the median of all pairs of samples (Theil, Sen)."""
+        """Return by how much memory grew, by the median of pairs of samples (Theil, Sen).
+
+        The pairs are a sixth to a third of the time apart: so one step, by buffers that a busy
+        moment of the machine needed, moves less than half of them.
+        """
         warm_s = WARM_UP * self.duration_s
         samples = [each for each in self.samples if each[0] >= warm_s]
+        spans_s = [(1 - WARM_UP) * self.duration_s / part for part in (6, 3)]
         slopes = [
             60 * (later[1] - earlier[1]) / (later[0] - earlier[0])
             for at, earlier in enumerate(samples)
             for later in samples[at + 1 :]
+            if spans_s[0] <= later[0] - earlier[0] <= spans_s[1]
         ]
         return statistics.median(slopes) if slopes else 0.0
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody uses now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
-        ]
-        return [each.getsockname()[1] for each in sockets]
 
 
 def differences(reports: dict[str, dict[str, Any]]) -> list[str]:

@@ -317,6 +317,7 @@ async def check_slow_route(first: Server, second: Server, proxy: Any) -> None:
                 largest = max(largest, route.pending_bytes)
         assert route.reason is ClosedReason.SLOW_CONSUMER_PENDING_BYTES
         assert 0 < largest < (1 << 20) + 200_000
+        assert first.counters.slow_routes == 1
         near.publish("foo", b"nobody knows")
         await near.sync()
         proxy.cut()

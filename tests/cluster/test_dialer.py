@@ -127,6 +127,24 @@ async def test_the_same_news_is_followed_once() -> None:
         assert len(found._tasks) == 2
 
 
+async def test_a_connection_that_ends_at_once_is_dialed_again(eventually: Eventually) -> None:
+    """It may end in the turn in which it was made."""
+    connected: list[Dial] = []
+
+    def ends(dial: Dial, connection: socket.socket) -> None:
+        connected.append(dial)
+        connection.close()
+        if len(connected) < 3:
+            found.dial(dial, after_loss=True)
+
+    found = Dialer(asyncio.get_running_loop(), FakeSettings(), ends)
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        found.dial(Dial(Target(*server.sockets[0].getsockname(), is_configured=True)))
+        await eventually(lambda: len(connected) == 3)
+    await found.close()
+
+
 async def test_our_own_addresses_are_left_out(eventually: Eventually) -> None:
     own = [(ip, 1) for ip in ("127.0.0.1", "::1")]
     async with dialing(FakeSettings(own_addresses=own)) as (found, connected):

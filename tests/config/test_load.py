@@ -190,9 +190,6 @@ MISTAKES = {
         "x.conf:1:1: gateway: natsd does not support gateways",
         "x.conf:2:1: websocket: natsd does not support WebSocket",
     ],
-    "cluster { listen: 6222 }\njetstream: on": [
-        "x.conf:2:1: jetstream: natsd does not support JetStream in a cluster yet"
-    ],
     "cluster { pool_size: -1, accounts: [A] }": [
         "x.conf:1:11: cluster: pool_size cannot be negative if pinned accounts are specified"
     ],

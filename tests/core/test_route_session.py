@@ -39,8 +39,8 @@ class Route(RouteSession):
     def error_received(self, text: str) -> None:
         self.received.append(("-ERR", text))
 
-    def violated(self, text: str) -> None:
-        self.received.append(("violated", text))
+    def error(self, text: str) -> None:
+        self.received.append(("error", text))
 
 
 class RoutePeer:
@@ -391,7 +391,7 @@ def test_invalid_frames_close_the_route(cluster: Cluster, frame: bytes) -> None:
     peer = cluster.peer()
     peer.send(frame)
     assert peer.route.reason is ClosedReason.PARSE_ERROR
-    assert peer.route.received[0][0] == "violated"
+    assert peer.route.received[0][0] == "error"
 
 
 FRAMES = (

@@ -19,7 +19,7 @@ from tests.waiting import Eventually
 # The keys of nats-server 2.14.5's answers.
 JSZ = """
     memory storage reserved_memory reserved_storage accounts ha_assets api server_id now config
-    limits streams consumers messages bytes total"""
+    limits scrub streams consumers messages bytes total"""
 JSZ_DISABLED = """
     memory storage reserved_memory reserved_storage accounts ha_assets api server_id now disabled
     config streams consumers messages bytes total"""
@@ -87,6 +87,23 @@ async def test_jsz_counts_everything(probe: Probe) -> None:
     assert (jsz["streams"], jsz["consumers"], jsz["messages"]) == (2, 1, 4)
     assert jsz["bytes"] == jsz["memory"] + jsz["storage"]
     assert jsz["total"] == 1
+
+
+async def test_jsz_tells_of_scrubs(probe: Probe) -> None:
+    engine = probe.server.jetstream
+    assert engine is not None
+    assert (await probe.get("/jsz"))["scrub"] == {
+        "interval": 7 * 24 * 3600 * 1_000_000_000,
+        "speed": 8 << 20,
+        "runs": 0,
+        "repaired_blocks": 0,
+        "repaired_messages": 0,
+    }
+    await engine.scrubber.scrub()
+    scrub = (await probe.get("/jsz"))["scrub"]
+    assert scrub["runs"] == 1
+    assert scrub["last"]["streams"] == 2
+    assert scrub["last"]["repaired"] == scrub["last"]["damaged"] == 0
 
 
 async def test_jsz_by_account(probe: Probe) -> None:

@@ -6,7 +6,7 @@ version; "thesis" is "Consensus: Bridging Theory and Practice".
 
 import pytest
 
-from natsd.raft.entry import NOBODY, HardState, Health, first_snapshot
+from natsd.raft.entry import NOBODY, HardState, Health, Snapshot, first_snapshot
 from natsd.raft.errors import MembershipError, NotLeaderError, ProposalDroppedError
 from natsd.raft.member import Role
 from natsd.raft.membership import with_learner, with_voter, without
@@ -20,6 +20,7 @@ from natsd.raft.messages import (
     Vote,
     VoteReply,
 )
+from natsd.raft.node import Node
 from tests.raft.group import Group, between, entries_of
 
 START = first_snapshot(frozenset({1, 2, 3}))
@@ -449,3 +450,31 @@ def test_thesis_10_2_1_an_entry_may_be_committed_before_the_leader_has_synced_it
     group.deliver()
     assert group.data(1) == [b"a"]
     assert leader.log.stable < leader.log.commit
+
+
+def test_a_follower_whose_application_lags_takes_no_more_entries() -> None:
+    """Its log is bounded; once it is compacted, the leader's next heartbeat brings the rest."""
+    group = Group(3, log_bytes_max=1000)
+    leader = group.elect(1)
+    for number in range(40):
+        group.propose(1, b"%02d" % number + bytes(98))
+        group.deliver()
+        compact(leader)
+        compact(group.nodes[2])
+        group.tick_all()
+    lagging = group.nodes[3].log
+    assert 2000 <= lagging.payload_bytes < 2200
+    assert len(group.data(2)) == 40
+    for _ in range(10):
+        compact(group.nodes[3])
+        group.tick_all(3)
+    assert group.data(3) == group.data(2)
+
+
+def compact(node: Node) -> None:
+    """Let the log go of what the member has applied."""
+    log = node.log
+    if log.handed_out > log.snapshot.index:
+        term = log.term_at(log.handed_out)
+        assert term is not None
+        node.compact(Snapshot(log.handed_out, term, node.membership, b"state"))

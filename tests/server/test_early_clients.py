@@ -138,9 +138,9 @@ async def test_accounts_that_are_created_meanwhile_are_served(
         await one.sync()
         recover = jetstream_module.recover_accounts
 
-        async def recover_late(accounts: Iterable[JetStreamAccount]) -> None:
+        async def recover_late(accounts: Iterable[JetStreamAccount], *, are_assigned: bool) -> None:
             server.accounts.find("tenant-2")
-            await recover(accounts)
+            await recover(accounts, are_assigned=are_assigned)
 
         monkeypatch.setattr(jetstream_module, "recover_accounts", recover_late)
         loading.may_go_on.set()

@@ -253,7 +253,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
 
     entered = asyncio.Event()
 
-    async def recover(_accounts: object) -> None:
+    async def recover(_accounts: object, **_options: object) -> None:
         entered.set()
         await asyncio.Event().wait()
 

@@ -20,6 +20,7 @@ from nats.js.errors import ServiceUnavailableError
 
 from natsd import Server
 from natsd.config import Options, OptionsError, make_options
+from natsd.config.jetstream_options import NO_SCRUB
 from natsd.core.reasons import ClosedReason
 from natsd.core.steps import AT_ONCE, at_once
 from natsd.server.files import ports_file
@@ -334,6 +335,19 @@ async def test_a_required_login_closes_the_clients_without_one() -> None:
         server.reload(user="u", password="secret")
         assert await client.read_until_closed() == b"-ERR 'Authorization Violation'\r\n"
         await client.close()
+
+
+async def test_scrubs_come_sooner_and_end(tmp_path: Path) -> None:
+    async with Server(**SETTINGS, store_dir=tmp_path, jetstream=True) as server:
+        engine = server.jetstream
+        assert engine is not None
+        assert engine.scrubber.ended == 0
+        server.reload(**{"jetstream.scrub_interval": timedelta(seconds=0.01)})
+        await eventually_within(lambda: engine.scrubber.ended)
+        server.reload(**{"jetstream.scrub_interval": NO_SCRUB, "jetstream.scrub_speed": 1000})
+        assert engine.scrubber._task is None
+        assert engine.options.scrub_interval == NO_SCRUB
+        assert engine.options.scrub_speed == 1000
 
 
 async def test_limits_of_jetstream_grow(tmp_path: Path) -> None:

@@ -335,6 +335,7 @@ ELSEWHERE: Final = {
     *("lame_duck_duration", "lame_duck_grace_period"),  # below
     "proxies",  # below
     "cluster",  # tests/cluster/test_reload.py
+    *("jetstream.scrub_interval", "jetstream.scrub_speed"),  # test_reload.py
     *("syslog", "remote_syslog"),  # test_syslog.py
     *LARGER,
     *NO_EFFECT,

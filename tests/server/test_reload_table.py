@@ -20,6 +20,8 @@ LIMITED: Final = {"subscribe": {"deny": "x"}}
 
 BOTH_WAYS: Final[dict[str, tuple[Any, Any]]] = {
     "client_advertise": ("", "there:4222"),
+    "jetstream.scrub_interval": ("24h", "off"),
+    "jetstream.scrub_speed": ("1M", 1000),
     "debug": (False, True),
     "trace": (False, True),
     "trace_verbose": (False, True),

@@ -152,7 +152,7 @@ class Host:
                 self.apply(entry)
             if effects.committed or effects.snapshot is not None:
                 self.answer_waiting_reads()
-                self.compact()
+            self.compact()
             for token, index in effects.reads:
                 self.answer_read(token, index)
             for token in effects.dropped_reads:

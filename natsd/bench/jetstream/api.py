@@ -3,7 +3,9 @@
 They are too slow for measured work: each request waits for its answer, which is parsed as JSON.
 """
 
+import itertools
 import json
+import os
 import re
 import socket
 from types import TracebackType
@@ -17,14 +19,17 @@ ANSWER_SECONDS_MAX: Final = 60.0
 RECEIVE_BYTES: Final = 1 << 16
 _MESSAGE: Final = re.compile(rb"MSG \S+ 1 (\d+)\r\n")
 NOT_FOUND: Final = 404
+_numbers: Final = itertools.count()
 
 
 class Api:
     """A connection for API requests; they raise LoadError for an error answer."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._sock: socket.socket = wire.connect(host, port, sub(INBOX))
-        self._sock.settimeout(ANSWER_SECONDS_MAX)
+    def __init__(self, host: str, port: int, seconds_max: float = ANSWER_SECONDS_MAX) -> None:
+        """Connect; an answer that takes longer than `seconds_max` is an error, too."""
+        self._inbox = b"%s.%d.%d" % (INBOX, os.getpid(), next(_numbers))  # others may be open
+        self._sock: socket.socket = wire.connect(host, port, sub(self._inbox))
+        self._sock.settimeout(seconds_max)
 
     def request(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the answer to `$JS.API.<subject>`; raises LoadError if the answer is an error."""
@@ -35,10 +40,13 @@ class Api:
 
     def _ask(self, subject: str, body: dict[str, Any] | None) -> dict[str, Any]:
         payload = b"" if body is None else json.dumps(body).encode()
-        self._sock.sendall(pub(f"$JS.API.{subject}".encode(), payload, INBOX))
+        self._sock.sendall(pub(f"$JS.API.{subject}".encode(), payload, self._inbox))
         received = b""
         while True:
-            piece = self._sock.recv(RECEIVE_BYTES)
+            try:
+                piece = self._sock.recv(RECEIVE_BYTES)
+            except TimeoutError:
+                raise wire.LoadError(f"{subject}: JetStream gives no answer") from None
             if not piece:
                 raise wire.LoadError("the server closed the connection")
             received = (received + piece).replace(PING, b"")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar, Final
 
 from natsd.bench import wire
-from natsd.bench.arms import resident_bytes
+from natsd.bench.arms import BenchServer, resident_bytes
 from natsd.bench.frames import PING, PONG, pub, sub
 from natsd.bench.jetstream.api import ANSWER_SECONDS_MAX, INBOX, Api
 from natsd.bench.jetstream.arms import JetStreamServer, SyncSetting
@@ -90,7 +90,7 @@ def consumer_request(stream: int, number: int) -> Request:
     return f"CONSUMER.DURABLE.CREATE.{of}.{name}", body
 
 
-def request_all(server: JetStreamServer, requests: Sequence[Request]) -> None:
+def request_all(server: BenchServer, requests: Sequence[Request]) -> None:
     """Send the requests, up to WINDOW of them unanswered; raises LoadError for an error answer."""
     with wire.connect(server.host, server.port, sub(INBOX)) as connection:
         connection.settimeout(ANSWER_SECONDS_MAX)

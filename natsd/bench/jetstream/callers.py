@@ -22,7 +22,8 @@ class CallingClients:
 
     `requests` are frames of `request_bytes` each, with the reply subject `INBOX % 0`; each client
     replaces it by its own. `data_bytes` is the number of payload bytes that each answer must have;
-    -1: each answer must be a PubAck.
+    -1: each answer must be a PubAck. `other_ports` are those of further servers of a cluster, among
+    which the clients are spread.
     """
 
     host: str
@@ -32,14 +33,17 @@ class CallingClients:
     requests: bytes
     request_bytes: int
     data_bytes: int = -1
+    other_ports: tuple[int, ...] = ()
     _socks: list[socket.socket] = field(init=False, repr=False, default_factory=list)
 
     def prepare(self) -> None:
         """Connect the clients, each with its own inbox."""
         assert self.clients <= CLIENTS_MAX
         assert len(self.requests) % self.request_bytes == 0
+        ports = (self.port, *self.other_ports)
         for number in range(self.clients):
-            self._socks.append(wire.connect(self.host, self.port, sub(INBOX % number)))
+            port = ports[number % len(ports)]
+            self._socks.append(wire.connect(self.host, port, sub(INBOX % number)))
 
     def run(self) -> RoleResult:
         """Send requests until all calls are answered."""

@@ -41,6 +41,11 @@ class Puller(Connected):
 
     def prepare(self) -> None:
         """Create the consumer and subscribe."""
+        self.make_consumer()
+        self.subscribe()
+
+    def make_consumer(self) -> None:
+        """Create the consumer. Raises LoadError."""
         config = {
             "durable_name": self.consumer,
             "ack_policy": "explicit",
@@ -51,6 +56,9 @@ class Puller(Connected):
                 f"CONSUMER.DURABLE.CREATE.{self.stream}.{self.consumer}",
                 {"stream_name": self.stream, "config": config},
             )
+
+    def subscribe(self) -> None:
+        """Connect, and subscribe to what is delivered."""
         self._connect(INBOX)
 
     def run(self) -> RoleResult:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
+from natsd.bench.goal_rows import GoalRow, cost, rate
 from natsd.bench.raft.trio import SERVERS, Trio
 
 BYTES = 128
@@ -21,36 +21,13 @@ IDLE_GROUPS = 1_000
 SECONDS, QUICK_SECONDS = 5.0, 1.0
 
 
-@dataclass(frozen=True)
-class RaftRow:
-    """One line of the table."""
-
-    key: str
-    title: str
-    goal: float | None = None
-    higher_is_better: bool = True
-
-    def meets_goal(self, value: float) -> bool:
-        """Return whether the value meets the goal; without a goal every value does."""
-        if self.goal is None:
-            return True
-        return value >= self.goal if self.higher_is_better else value <= self.goal
-
-    @property
-    def goal_text(self) -> str:
-        """The goal as the table shows it; empty: there is none."""
-        if self.goal is None:
-            return ""
-        return f"{'≥' if self.higher_is_better else '≤'} {self.goal:,g}"
-
-
 ROWS = (
-    RaftRow("rate", f"propose → commit, one group, {BYTES} B pipelined, k/s", 100),
-    RaftRow("p50_ms", "the same, p50 of a proposal, ms", higher_is_better=False),
-    RaftRow("cores", "the same, cores used by all three processes", higher_is_better=False),
-    RaftRow("rate_per_core", "the same, k/s for each core used"),
-    RaftRow("single_ms", "one proposal at a time, p50, ms", higher_is_better=False),
-    RaftRow("idle_percent", f"{IDLE_GROUPS:,} idle groups, CPU of a server, %", 2, False),
+    rate("rate", f"propose → commit, one group, {BYTES} B pipelined, k/s", 100),
+    cost("p50_ms", "the same, p50 of a proposal, ms"),
+    cost("cores", "the same, cores used by all three processes"),
+    rate("rate_per_core", "the same, k/s for each core used"),
+    cost("single_ms", "one proposal at a time, p50, ms"),
+    cost("idle_percent", f"{IDLE_GROUPS:,} idle groups, CPU of a server, %", 2),
 )
 
 
@@ -85,7 +62,7 @@ def _loaded(trio: Trio, leader: int, seconds: float, window: int) -> dict[int, d
     for server in SERVERS:
         is_leader = server == leader
         trio.ask(server, f"load {seconds} {BYTES} {window}" if is_leader else f"cpu {seconds}")
-    return {server: trio.answer(server) for server in SERVERS}
+    return {server: trio.answer(server, seconds) for server in SERVERS}
 
 
 def _idle(place: Path, seconds: float) -> dict[str, float]:
@@ -95,19 +72,19 @@ def _idle(place: Path, seconds: float) -> dict[str, float]:
         trio.wait_until_resting()
         for server in SERVERS:
             trio.ask(server, f"cpu {seconds}")
-        used = [trio.answer(server)["cpu_s"] for server in SERVERS]
+        used = [trio.answer(server, seconds)["cpu_s"] for server in SERVERS]
     return {"idle_percent": 100 * max(used) / seconds}
 
 
 def texts(values: dict[str, float], *, goals: bool) -> list[list[str]]:
     """Return the texts of the table, row by row."""
     return [
-        [row.title, f"{values[row.key]:,.2f}", *([_goal_cell(row, values)] if goals else [])]
+        [row.title, row.text(values[row.key]), *([_goal_cell(row, values)] if goals else [])]
         for row in ROWS
     ]
 
 
-def _goal_cell(row: RaftRow, values: dict[str, float]) -> str:
+def _goal_cell(row: GoalRow, values: dict[str, float]) -> str:
     is_met = row.meets_goal(values[row.key])
     return row.goal_text if is_met else f"{row.goal_text} MISSED"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import random
 import sys
@@ -23,6 +24,7 @@ from natsd.bench.raft.routed_server import start_server
 from natsd.raft.entry import Entry
 from natsd.raft.group import RaftGroup
 from natsd.raft.host import HostOptions, RaftHost
+from natsd.raft.state_machine import StateMachine
 from natsd.raft.storage.raft_logs import RaftLogs
 from natsd.raft.transport import member_id
 from natsd.store.disk.real_disk import RealDisk
@@ -31,7 +33,7 @@ LATENCY_EVERY = 64
 CHUNK = 1024  # proposals in a turn, so that members work on some while the next ones are made
 
 
-class Counter:
+class Counter(StateMachine):
     """A state machine that counts commands."""
 
     def __init__(self) -> None:
@@ -157,4 +159,5 @@ async def answer_to(host: RaftHost, command: str, values: list[float]) -> dict[s
 
 
 if __name__ == "__main__":
+    logging.getLogger("natsd").setLevel(logging.CRITICAL)  # that others are not up yet is no news
     uvloop.run(serve(json.loads(sys.argv[1])))

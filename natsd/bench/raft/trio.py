@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-import socket
+import select
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from natsd.bench.arms import ArmError
+from natsd.local_cluster.plan import free_ports
+
 SERVERS = (1, 2, 3)
 START_SECONDS_MAX = 60.0
+ANSWER_SECONDS_MAX = 60.0
 POLL_S = 0.1
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on at the moment."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 class Trio:
@@ -32,7 +27,7 @@ class Trio:
     def __init__(self, directory: Path, groups: int) -> None:
         self._directory = directory
         self._groups = groups
-        self._ports = dict(zip(SERVERS, free_ports(len(SERVERS)), strict=True))
+        self._ports = dict(zip(SERVERS, free_ports("127.0.0.1", len(SERVERS)), strict=True))
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, server: int) -> None:
@@ -56,11 +51,15 @@ class Trio:
         stdin.write(line.encode() + b"\n")
         stdin.flush()
 
-    def answer(self, server: int) -> dict[str, float]:
-        """Wait for the answer of a process."""
+    def answer(self, server: int, busy_s: float = 0.0) -> dict[str, float]:
+        """Wait for the answer of a process that works for `busy_s`; raises ArmError without one."""
         stdout = self.processes[server].stdout
         assert stdout is not None
-        answer: dict[str, float] = json.loads(stdout.readline())
+        ready, _, _ = select.select([stdout], [], [], busy_s + ANSWER_SECONDS_MAX)
+        line = stdout.readline() if ready else b""
+        if not line:
+            raise ArmError(f"server {server} of the group gave no answer")
+        answer: dict[str, float] = json.loads(line)
         return answer
 
     def states(self) -> dict[int, dict[str, float]]:
@@ -78,7 +77,7 @@ class Trio:
             if len(leads) == 1 and sum(each["led"] for each in states.values()) == self._groups:
                 return leads[0]
             time.sleep(POLL_S)
-        raise RuntimeError("the groups have no leader")
+        raise ArmError("the groups have no leader")
 
     def wait_until_resting(self) -> None:
         """Wait until all groups are quiescent."""
@@ -87,7 +86,7 @@ class Trio:
             if all(each["resting"] == self._groups for each in self.states().values()):
                 return
             time.sleep(POLL_S)
-        raise RuntimeError("the groups do not rest")
+        raise ArmError("the groups do not rest")
 
     def __enter__(self) -> Self:
         for server in SERVERS:

@@ -16,7 +16,10 @@ _logger = logging.getLogger(__name__)
 
 async def info(request: Request[NoBody]) -> AccountInfoResponse:
     """Answer with usage, limits and request counts of the account."""
-    return AccountInfoResponse(info=request.account.info())
+    info = request.account.info()
+    if request.cluster is not None:
+        info = await request.cluster.account_info(request.account, info)
+    return AccountInfoResponse(info=info)
 
 
 async def purge(request: Request[NoBody]) -> AccountPurgeResponse:
@@ -40,6 +43,10 @@ async def purge(request: Request[NoBody]) -> AccountPurgeResponse:
     )
     if account is None:
         await _remove_files(request, name)
+    elif request.cluster is not None:
+        for each in request.cluster.assignments.of_account(name):
+            await request.cluster.changes.delete(account, each.name)
+        return AccountPurgeResponse(initiated=True)
     for stream in streams:
         assert account is not None
         if stream in account.streams or stream in account.offline:  # it may be deleted by now

@@ -11,6 +11,9 @@ jetstream_api.go; errors were compared with a running nats-server 2.14.
 """
 
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from natsd.core.steps import Steps, run_cooperatively
 from natsd.jetstream.api.paging import page_of
@@ -84,7 +87,7 @@ async def info(request: Request[NoBody]) -> ConsumerInfoResponse:
     """Answer with configuration and state of a consumer."""
     consumer = _consumer(request)
     await consumer.counted()
-    return ConsumerInfoResponse(info=_info(consumer))
+    return ConsumerInfoResponse(info=_info(request, consumer))
 
 
 async def names(request: Request[ConsumersRequest]) -> ConsumerNamesResponse:
@@ -108,7 +111,8 @@ async def infos(request: Request[ConsumersRequest]) -> ConsumerListResponse:
             if name in stream.offline_consumers.reasons:
                 offline[name] = stream.offline_consumers.reasons[name]
             elif consumer is not None:  # it may be deleted by now
-                gathered.append(consumer.info(encoded(consumer.config)))
+                shown = consumer.info(encoded(consumer.config))
+                gathered.append(_with_cluster(request, shown))
             yield
 
     await run_cooperatively(gather())
@@ -133,7 +137,7 @@ async def reset(request: Request[ConsumerResetRequest]) -> ConsumerResetResponse
     consumer = request.account.stream(request.stream).consumer(request.consumer)
     sequence = await consumer.reset(request.body.seq)
     await consumer.counted()
-    return ConsumerResetResponse(info=_info(consumer), reset_seq=sequence)
+    return ConsumerResetResponse(info=_info(request, consumer), reset_seq=sequence)
 
 
 async def unpin(request: Request[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
@@ -160,16 +164,27 @@ def _check_separators(name: str) -> None:
 async def _create(
     request: Request[CreateConsumerRequest], config: ConsumerConfig
 ) -> ConsumerCreateResponse:
-    if config.num_replicas > 1:
+    if config.num_replicas > 1 and request.cluster is None:
         raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
     stream, body = request.account.stream(request.stream), request.body
     consumer = await stream.create_consumer(config, body.action, pedantic=body.pedantic)
-    return ConsumerCreateResponse(info=_info(consumer))
+    return ConsumerCreateResponse(info=_info(request, consumer))
 
 
-def _info(consumer: Consumer) -> ConsumerInfo:
+def _info(request: Request[Any], consumer: Consumer) -> ConsumerInfo:
     """Return the info for an answer about one consumer."""
-    return consumer.info(encoded(with_shown_metadata(consumer.config)))
+    config = encoded(with_shown_metadata(consumer.config))
+    return _with_cluster(request, consumer.info(config))
+
+
+def _with_cluster(request: Request[Any], info: ConsumerInfo) -> ConsumerInfo:
+    """Return the info with the servers of the consumer, which are those of its stream."""
+    if request.cluster is None:
+        return info
+    local = request.cluster.streams.find(request.account.name, request.stream)
+    if local is None:
+        return info
+    return msgspec.structs.replace(info, cluster=encoded(request.cluster.stream_cluster(local)))
 
 
 def _consumer(request: Request[NoBody] | Request[ConsumerPauseRequest]) -> Consumer:

@@ -10,6 +10,7 @@ from natsd.jetstream.models.base import Model
 
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
+    from natsd.jetstream.meta_group.cluster import JetStreamCluster
 
 B = TypeVar("B", bound=Model)
 
@@ -25,7 +26,8 @@ class Request(Generic[B]):
     `arguments` are the tokens of the subject at the route's wildcards; the last one holds all
     tokens that `>` matches. `origin` is the connection that sent the request; None: the server
     itself. `accounts` are all accounts that JetStream serves, by name. `requestor` is the system
-    account if it sent the request for the account.
+    account if it sent the request for the account. `cluster`: what this server does in its cluster;
+    None: it is in none.
     """
 
     account: "JetStreamAccount"
@@ -36,6 +38,7 @@ class Request(Generic[B]):
     origin: Session | None = None
     headers: bytes = b""
     requestor: Account | None = None
+    cluster: "JetStreamCluster | None" = None
 
     @property
     def transfer_account(self) -> Account:

@@ -24,7 +24,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import Account
 from natsd.accounts.internal_client import Service
@@ -37,21 +37,29 @@ from natsd.jetstream.api.account_subjects import AccountSubjects
 from natsd.jetstream.api.all_accounts import AllAccounts
 from natsd.jetstream.api.answer import encode_answer
 from natsd.jetstream.api.body import read_body
+from natsd.jetstream.api.held_requests import HeldRequests
 from natsd.jetstream.api.invalid_requests import InvalidRequests
 from natsd.jetstream.api.request import Request
 from natsd.jetstream.api.route_index import RouteIndex
 from natsd.jetstream.api.table import INFO_SUBJECT, ROUTES, Route, Served
 from natsd.jetstream.api.waiting import Asset, WaitingRequests
+from natsd.jetstream.commands.committer import NotCommitted
 from natsd.jetstream.early_requests import EarlyRequest, EarlyRequests
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.headers import demands_too_much
+from natsd.jetstream.meta_group.answering import Answering, Unanswered
 from natsd.jetstream.models.base import Model
 from natsd.jetstream.models.go_json import InvalidJson, encode
 from natsd.jetstream.models.response import ErrorBody, Response
 from natsd.jetstream.models.responses import AccountInfoResponse, SystemResponse
 from natsd.jetstream.names import API_PREFIX
 from natsd.jetstream.server_resources import ServerResources
+from natsd.jetstream.stream.agreement import Agreement
+from natsd.raft.errors import RaftError
 from natsd.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsd.jetstream.meta_group.cluster import JetStreamCluster
 
 _logger = logging.getLogger(__name__)
 
@@ -60,6 +68,9 @@ AT_ONCE: Final = 16
 
 CHANGES_QUEUE: Final = "JetStream API queue"
 INFOS_QUEUE: Final = "JetStream API info queue"
+
+NO_LEADER_S: Final = 0.5
+"""So long a request waits that only a leader could answer, before it is refused."""
 
 LARGE_BODY_BYTES: Final = 8 << 10
 """Reading a longer body takes longer than a turn of the event loop may take."""
@@ -132,6 +143,8 @@ class Router:
         self._invalid = InvalidRequests(jetstream.loop.time)
         self._reading = asyncio.Lock()
         self.dropped = 0
+        self._held = HeldRequests(jetstream.loop)
+        self.cluster: JetStreamCluster | None = None  # None: this server is in none
 
     # Accounts
 
@@ -222,7 +235,32 @@ class Router:
         route = self._find(subject)
         if route is not None and route.served in (Served.CHANGE, Served.INFO):
             message = _Message(subject, reply, headers, data, origin)
-            self._queue(_Received(account, route, message))
+            self._queue_if_ours(_Received(account, route, message))
+
+    def _queue_if_ours(self, received: _Received) -> None:
+        """Queue a request that this server answers; in a cluster, one of the servers does."""
+        if self.cluster is None:
+            self._queue(received)
+        else:
+            self._held.hold(partial(self._is_decided, self.cluster, received))
+
+    def _is_decided(self, cluster: "JetStreamCluster", received: _Received) -> bool:
+        """Queue or refuse a request if it is known who answers; return whether it is."""
+        account, route = received.account.account, received.route
+        stream = received.arguments[0] if route.is_of_stream else ""
+        answering = cluster.answering(account.name, stream)
+        if answering is Answering.HERE:
+            self._queue(received)
+        elif answering is Answering.OFFLINE:
+            error = ErrorId.JSStreamOfflineErr
+            self._answer_error(account, received.message, route.response, error)
+        elif answering is Answering.NOBODY:
+            self._jetstream.loop.call_later(
+                NO_LEADER_S,
+                self._answer_error,
+                *(account, received.message, route.response, ErrorId.JSClusterNotAvailErr),
+            )
+        return answering is not Answering.SOON
 
     def _queue(self, received: _Received) -> None:
         self._jetstream.api_counters.inflight += 1
@@ -248,11 +286,11 @@ class Router:
             response = AccountInfoResponse if is_info else SystemResponse
             error = ErrorId.JSNotEnabledForAccountErr
             self._answer_error(asker.account, message, response, error)
-        elif route.handler is None:
+        elif route.handler is None or (route.needs_cluster and self.cluster is None):
             error = ErrorId.JSClusterRequiredErr
-            self._answer_error(asker.account, message, route.response, error)
+            self._answer_error(asker.account, message, SystemResponse, error)
         else:
-            self._queue(_Received(asker, route, message))
+            self._queue_if_ours(_Received(asker, route, message))
 
     def _receive_for(
         self,
@@ -274,7 +312,7 @@ class Router:
             error = ErrorId.JSNotEnabledForAccountErr
             self._answer_error(system, message, route.response, error)
         else:
-            self._queue(_Received(account, route, message))
+            self._queue_if_ours(_Received(account, route, message))
 
     def _drop(self, queue: str, account: str, count: int) -> None:
         self.dropped += count
@@ -316,12 +354,20 @@ class Router:
                 message.origin,
                 message.headers,
                 message.requestor,
+                self.cluster,
             )
-            return await encode_answer(await route.handler(request)), False
+            agreement = _agreement(received)
+            answer = await route.handler(request)
+            if agreement is not None:
+                await agreement.reached()
+            return await encode_answer(answer), False
         except ApiError as error:
             if isinstance(error.__cause__, InvalidJson):
                 self._invalid.warn(received.account.name, message.subject, error.__cause__)
             return encode(route.response(error=ErrorBody.of(error))), True
+        except (NotCommitted, RaftError, Unanswered):
+            failure = api_error(ErrorId.JSClusterNotAvailErr)
+            return encode(route.response(error=ErrorBody.of(failure))), True
         except StoreError as error:  # The store has logged it, or the client is to see it.
             failure = api_error(ErrorId.JSStreamGeneralErrorF, err=error.text)
             return encode(route.response(error=ErrorBody.of(failure))), True
@@ -372,6 +418,14 @@ class Router:
             message.origin,
             message.headers,
         )
+
+
+def _agreement(received: _Received) -> Agreement | None:
+    """Return the agreement of the replicas that a request may change; None: there is one."""
+    if not received.route.is_of_stream:
+        return None
+    stream = received.account.streams.get(received.arguments[0])
+    return None if stream is None else stream.agreement
 
 
 def _publish(account: Account, reply: str, data: bytes) -> None:

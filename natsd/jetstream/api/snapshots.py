@@ -32,6 +32,7 @@ from natsd.store.errors import StoreError
 if TYPE_CHECKING:
     from natsd.jetstream.account import JetStreamAccount
     from natsd.jetstream.account_resources import AccountResources
+    from natsd.jetstream.meta_group.cluster import JetStreamCluster
     from natsd.jetstream.nats_server.snapshot_reader import NatsServerSnapshot
 
 TRANSFERS_MAX: Final = 64
@@ -116,7 +117,10 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
         raise api_error(ErrorId.JSStreamMismatchErr)
     if not {"/", "\\"}.isdisjoint(name):
         raise api_error(ErrorId.JSStreamNameContainsPathSeparatorsErr)
-    config = await account.check_restore(config)
+    if request.cluster is not None:
+        config = await request.cluster.changes.check_restore(account, config)
+    else:
+        config = await account.check_restore(config)
     if config.storage is Storage.MEMORY:
         raise api_error(ErrorId.JSStreamRestoreErrF, err="no impl")
     _check_transfers(account)
@@ -136,7 +140,7 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
         name,
         builder,
         partial(_collect, account),
-        partial(_install, account),
+        partial(_install, account, request.cluster),
         account.jetstream.transfer_memory.share(),
     )
     advisories.restore_create(account, name, request.client)
@@ -157,7 +161,11 @@ async def _receive(
         advisories.restore_complete(account, name, began_ns, now_ns, size, client)
 
 
-async def _install(account: "JetStreamAccount", builder: StreamBuilder) -> StreamInfo:
+async def _install(
+    account: "JetStreamAccount", cluster: "JetStreamCluster | None", builder: StreamBuilder
+) -> StreamInfo:
+    if cluster is not None:
+        return await cluster.changes.restore(account, builder.asset, builder.directory)
     stream = await account.restore_stream(builder.asset, builder.directory)
     return with_shown_metadata(await stream.info())
 

@@ -7,6 +7,7 @@ answers were compared with a running nats-server 2.14.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from natsd.core.steps import Steps, run_cooperatively
 from natsd.jetstream.api.paging import page_of
@@ -39,6 +40,9 @@ from natsd.jetstream.stream.info import stream_info
 from natsd.jetstream.stream.metadata import with_shown_metadata
 from natsd.jetstream.stream.reading import names_one_message
 
+if TYPE_CHECKING:
+    from natsd.jetstream.meta_group.cluster import JetStreamCluster
+
 
 async def create(request: Request[StreamConfigRequest]) -> StreamCreateResponse:
     """Create a stream, or find one that exists already with the same configuration."""
@@ -52,19 +56,28 @@ async def create(request: Request[StreamConfigRequest]) -> StreamCreateResponse:
     if config.mirror_direct and config.mirror is None:
         text = "stream has no mirror but does have mirror direct"
         raise api_error(ErrorId.JSStreamInvalidConfigF, err=text)
-    stream, _ = await request.account.create_stream(config, pedantic=request.body.pedantic)
-    created = with_shown_metadata(await stream.info()).model_copy(update={"domain": ""})
+    account, pedantic = request.account, request.body.pedantic
+    if request.cluster is not None:
+        found = await request.cluster.changes.create(account, config, pedantic=pedantic)
+    else:
+        stream, _ = await account.create_stream(config, pedantic=pedantic)
+        found = await stream.info()
+    created = with_shown_metadata(found).model_copy(update={"domain": ""})
     # nats-server sets did_create for existing streams too, and omits the domain only here.
     return StreamCreateResponse(info=created, did_create=True)
 
 
 async def update(request: Request[StreamConfigRequest]) -> StreamUpdateResponse:
     """Change the configuration of a stream."""
-    config, account = request.body.config, request.account
+    config, account, pedantic = request.body.config, request.account, request.body.pedantic
+    if request.cluster is not None:
+        _check_name(request.stream, config.name)
+        found = await request.cluster.changes.update(account, config, pedantic=pedantic)
+        return StreamUpdateResponse(info=with_shown_metadata(found))
     if request.stream != config.name or request.stream not in account.streams:
-        await account.check_config(config, pedantic=request.body.pedantic)  # checked first
+        await account.check_config(config, pedantic=pedantic)  # checked first
     _check_name(request.stream, config.name)
-    stream = await account.update_stream(config, pedantic=request.body.pedantic)
+    stream = await account.update_stream(config, pedantic=pedantic)
     return StreamUpdateResponse(info=with_shown_metadata(await stream.info()))
 
 
@@ -75,10 +88,13 @@ async def info(request: Request[StreamInfoRequest]) -> StreamInfoResponse:
     found, total = await stream.info_page(
         deleted_details=body.deleted_details, subjects_filter=body.subjects_filter, offset=offset
     )
+    if request.cluster is not None:
+        found = request.cluster.shown(found, stream)
+    else:
+        leader = ClusterInfo(leader=request.account.jetstream.server_name)
+        found = found.model_copy(update={"cluster": leader})
     page = Paged(total=total, offset=offset, limit=SUBJECT_DETAILS_LIMIT) if total else Paged()
-    leader = ClusterInfo(leader=request.account.jetstream.server_name)
-    found = with_shown_metadata(found).model_copy(update={"cluster": leader})
-    return StreamInfoResponse(page=page, info=found)
+    return StreamInfoResponse(page=page, info=with_shown_metadata(found))
 
 
 async def names(request: Request[StreamNamesRequest]) -> StreamNamesResponse:
@@ -93,6 +109,8 @@ async def infos(request: Request[StreamListRequest]) -> StreamListResponse:
     Streams that cannot be served are listed with the reason.
     """
     account = request.account
+    if request.cluster is not None:
+        return await _infos_of_cluster(request, request.cluster)
     matching = _names(request, request.body.subject)
     rest, page = page_of(matching, request.body.offset, len(matching))
     gathered, offline = list[StreamInfo](), dict[str, str]()
@@ -116,9 +134,26 @@ async def infos(request: Request[StreamListRequest]) -> StreamListResponse:
     )
 
 
+async def _infos_of_cluster(
+    request: Request[StreamListRequest], cluster: "JetStreamCluster"
+) -> StreamListResponse:
+    """Return the infos that the streams' leaders give; streams without one are missing."""
+    matching = _names(request, request.body.subject)
+    names, page = page_of(matching, request.body.offset, LIST_LIMIT)
+    found = await cluster.list_streams(request.account.name, names)
+    missing = [name for name in names if name not in found]
+    return StreamListResponse(
+        page=page, streams=[found[name] for name in names if name in found], missing=missing
+    )
+
+
 async def delete(request: Request[NoBody]) -> StreamDeleteResponse:
     """Delete a stream with its messages and consumers."""
-    await request.account.delete_stream(request.stream)
+    account = request.account
+    if request.cluster is not None:
+        await request.cluster.changes.delete(account, request.stream)
+    else:
+        await account.delete_stream(request.stream)
     return StreamDeleteResponse(success=True)
 
 
@@ -157,6 +192,11 @@ def _names(
 ) -> Sequence[str]:
     """Return all names, or those of streams with a subject that overlaps `subject`."""
     account = request.account
+    if request.cluster is not None:
+        if subject:
+            return sorted(account.claims.owners(subject))
+        assigned = request.cluster.assignments.of_account(account.name)
+        return [each.name for each in assigned]
     if subject:
         return [stream.name for stream in account.streams_with(subject)]
     return sorted({*account.streams, *account.offline})

@@ -78,6 +78,8 @@ class Route:
     served: Served = Served.CHANGE
     is_tracked: bool = True  # counted and audited on success; errors always are
     is_strict: bool = True  # unknown members are refused, unless the server's `strict` is off
+    needs_cluster: bool = False  # answered with error 10010 by a server that is in none
+    is_of_stream: bool = False  # in a cluster the stream's leader answers, not that of the cluster
 
     @property
     def response(self) -> type[Response]:
@@ -112,40 +114,107 @@ ROUTES: Final = (
     # streams and messages
     Route("STREAM.CREATE.*", StreamConfigRequest, streams.create),
     Route("STREAM.UPDATE.*", StreamConfigRequest, streams.update),
-    Route("STREAM.INFO.*", StreamInfoRequest, streams.info, MAYBE, INFO),
+    Route("STREAM.INFO.*", StreamInfoRequest, streams.info, MAYBE, INFO, is_of_stream=True),
     Route("STREAM.NAMES", StreamNamesRequest, streams.names, MAYBE, INFO),
     Route("STREAM.LIST", StreamListRequest, streams.infos, MAYBE, INFO),
     Route("STREAM.DELETE.*", NoBody, streams.delete, EMPTY),
-    Route("STREAM.PURGE.*", StreamPurgeRequest, streams.purge, MAYBE),
-    Route("STREAM.MSG.GET.*", StreamMsgGetRequest, streams.msg_get, MUST, INFO, False),
-    Route("STREAM.MSG.DELETE.*", StreamMsgDeleteRequest, streams.msg_delete, MUST),
-    Route("STREAM.SNAPSHOT.*", StreamSnapshotRequest, snapshots.snapshot, MUST),
-    Route("STREAM.RESTORE.*", StreamRestoreRequest, snapshots.restore, MUST),
-    Route("STREAM.PEER.REMOVE.*", StreamRemovePeerRequest, clustered.remove_peer, ANY),
-    Route("STREAM.LEADER.STEPDOWN.*", LeaderStepDownRequest, clustered.stream_stepdown, ANY),
-    # consumers
-    Route("CONSUMER.CREATE.*", CreateConsumerRequest, consumers.create),
-    Route("CONSUMER.CREATE.*.>", CreateConsumerRequest, consumers.named_create),
-    Route("CONSUMER.DURABLE.CREATE.*.*", CreateConsumerRequest, consumers.durable_create),
-    Route("CONSUMER.NAMES.*", ConsumersRequest, consumers.names, MAYBE, INFO),
-    Route("CONSUMER.LIST.*", ConsumersRequest, consumers.infos, MAYBE, INFO),
-    Route("CONSUMER.INFO.*.*", NoBody, consumers.info, EMPTY, INFO),
-    Route("CONSUMER.DELETE.*.*", NoBody, consumers.delete, EMPTY),
-    Route("CONSUMER.PAUSE.*.*", ConsumerPauseRequest, consumers.pause, MAYBE),
-    Route("CONSUMER.UNPIN.*.*", ConsumerUnpinRequest, consumers.unpin, ONE, is_strict=False),
+    Route("STREAM.PURGE.*", StreamPurgeRequest, streams.purge, MAYBE, is_of_stream=True),
     Route(
-        "CONSUMER.RESET.*.*", ConsumerResetRequest, consumers.reset, ONE_OR_NONE, is_strict=False
+        "STREAM.MSG.GET.*",
+        StreamMsgGetRequest,
+        streams.msg_get,
+        MUST,
+        INFO,
+        False,
+        is_of_stream=True,
     ),
-    Route("CONSUMER.LEADER.STEPDOWN.*.*", LeaderStepDownRequest, clustered.consumer_stepdown, ANY),
+    Route(
+        "STREAM.MSG.DELETE.*", StreamMsgDeleteRequest, streams.msg_delete, MUST, is_of_stream=True
+    ),
+    Route("STREAM.SNAPSHOT.*", StreamSnapshotRequest, snapshots.snapshot, MUST, is_of_stream=True),
+    Route("STREAM.RESTORE.*", StreamRestoreRequest, snapshots.restore, MUST),
+    Route("STREAM.PEER.REMOVE.*", StreamRemovePeerRequest, clustered.remove_peer, MAYBE),
+    Route(
+        "STREAM.LEADER.STEPDOWN.*",
+        LeaderStepDownRequest,
+        clustered.stream_stepdown,
+        MAYBE,
+        is_of_stream=True,
+    ),
+    # consumers
+    Route("CONSUMER.CREATE.*", CreateConsumerRequest, consumers.create, is_of_stream=True),
+    Route("CONSUMER.CREATE.*.>", CreateConsumerRequest, consumers.named_create, is_of_stream=True),
+    Route(
+        "CONSUMER.DURABLE.CREATE.*.*",
+        CreateConsumerRequest,
+        consumers.durable_create,
+        is_of_stream=True,
+    ),
+    Route("CONSUMER.NAMES.*", ConsumersRequest, consumers.names, MAYBE, INFO, is_of_stream=True),
+    Route("CONSUMER.LIST.*", ConsumersRequest, consumers.infos, MAYBE, INFO, is_of_stream=True),
+    Route("CONSUMER.INFO.*.*", NoBody, consumers.info, EMPTY, INFO, is_of_stream=True),
+    Route("CONSUMER.DELETE.*.*", NoBody, consumers.delete, EMPTY, is_of_stream=True),
+    Route("CONSUMER.PAUSE.*.*", ConsumerPauseRequest, consumers.pause, MAYBE, is_of_stream=True),
+    Route(
+        "CONSUMER.UNPIN.*.*",
+        ConsumerUnpinRequest,
+        consumers.unpin,
+        ONE,
+        is_strict=False,
+        is_of_stream=True,
+    ),
+    Route(
+        "CONSUMER.RESET.*.*",
+        ConsumerResetRequest,
+        consumers.reset,
+        ONE_OR_NONE,
+        is_strict=False,
+        is_of_stream=True,
+    ),
+    Route(
+        "CONSUMER.LEADER.STEPDOWN.*.*",
+        LeaderStepDownRequest,
+        clustered.consumer_stepdown,
+        MAYBE,
+        is_of_stream=True,
+    ),
     # served by streams and consumers: pull requests and direct gets
     Route("CONSUMER.MSG.NEXT.*.*", ConsumerGetNextRequest, served=ASSET),
     Route("DIRECT.GET.*", StreamMsgGetRequest, served=ASSET),
     Route("DIRECT.GET.*.>", NoBody, served=ASSET),
     # in the system account
-    Route("META.LEADER.STEPDOWN", LeaderStepDownRequest, served=SYSTEM),
-    Route("SERVER.REMOVE", MetaServerRemoveRequest, served=SYSTEM),
+    Route(
+        "META.LEADER.STEPDOWN",
+        LeaderStepDownRequest,
+        clustered.meta_stepdown,
+        MAYBE,
+        SYSTEM,
+        needs_cluster=True,
+    ),
+    Route(
+        "SERVER.REMOVE",
+        MetaServerRemoveRequest,
+        clustered.remove_server,
+        MAYBE,
+        SYSTEM,
+        needs_cluster=True,
+    ),
     Route("ACCOUNT.PURGE.*", NoBody, account.purge, ANY, SYSTEM),
-    Route("ACCOUNT.STREAM.MOVE.*.*", StreamMoveRequest, served=SYSTEM),
-    Route("ACCOUNT.STREAM.CANCEL_MOVE.*.*", NoBody, served=SYSTEM),
+    Route(
+        "ACCOUNT.STREAM.MOVE.*.*",
+        StreamMoveRequest,
+        clustered.move,
+        MAYBE,
+        SYSTEM,
+        needs_cluster=True,
+    ),
+    Route(
+        "ACCOUNT.STREAM.CANCEL_MOVE.*.*",
+        NoBody,
+        clustered.cancel_move,
+        ANY,
+        SYSTEM,
+        needs_cluster=True,
+    ),
 )
 # fmt: on

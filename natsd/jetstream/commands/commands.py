@@ -164,59 +164,14 @@ class ResetConsumer(Struct, frozen=True):
     next_sequence: int
 
 
-class Deliver(Struct, frozen=True):
-    """Note the `count`-th delivery of a message; a NAK's delay or +WPI moves `time_ns`."""
+class ChangeTracker(Struct, frozen=True):
+    """Make changes of what was delivered and acknowledged: entries of the consumer's log, in order.
+
+    store/consumer/consumer_log.pxd has the entries.
+    """
 
     name: str
-    consumer_sequence: int
-    stream_sequence: int
-    count: int
-    time_ns: int
-
-
-class Acknowledge(Struct, frozen=True):
-    """Acknowledge a message, with `ack_policy: all` all messages before it too."""
-
-    name: str
-    consumer_sequence: int
-    stream_sequence: int
-
-
-class Terminate(Struct, frozen=True):
-    """Never deliver a pending message again: it waits to be copied as a dead letter."""
-
-    name: str
-    stream_sequence: int
-
-
-class PassOver(Struct, frozen=True):
-    """Deliver no message up to `stream_sequence` any more: all of them were purged."""
-
-    name: str
-    stream_sequence: int
-
-
-class Hold(Struct, frozen=True):
-    """Note that a run of messages was read, and is delivered behind later messages."""
-
-    name: str
-    first: int
-    last: int
-
-
-class LetGo(Struct, frozen=True):
-    """Deliver the held messages of a run no more."""
-
-    name: str
-    first: int
-    last: int
-
-
-class ForgetDeliveries(Struct, frozen=True):
-    """Forget the delivery counts of messages below `stream_sequence`, which are gone."""
-
-    name: str
-    stream_sequence: int
+    entries: bytes
 
 
 Removal: TypeAlias = PurgeMessages | ExpireMessages | EnforceLimits | Release
@@ -235,18 +190,7 @@ StreamCommand: TypeAlias = (
 )
 
 ConsumerCommand: TypeAlias = (
-    CreateConsumer
-    | UpdateConsumer
-    | PauseConsumer
-    | DeleteConsumer
-    | ResetConsumer
-    | Deliver
-    | Acknowledge
-    | Terminate
-    | PassOver
-    | Hold
-    | LetGo
-    | ForgetDeliveries
+    CreateConsumer | UpdateConsumer | PauseConsumer | DeleteConsumer | ResetConsumer | ChangeTracker
 )
 
 Command: TypeAlias = StreamCommand | ConsumerCommand

@@ -190,13 +190,7 @@ KINDS: Final[dict[int, type[Command]]] = {
     34: c.PauseConsumer,
     35: c.DeleteConsumer,
     36: c.ResetConsumer,
-    37: c.Deliver,
-    38: c.Acknowledge,
-    39: c.Terminate,
-    40: c.PassOver,
-    41: c.Hold,
-    42: c.LetGo,
-    43: c.ForgetDeliveries,
+    37: c.ChangeTracker,
 }
 
 

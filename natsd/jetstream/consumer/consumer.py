@@ -35,7 +35,6 @@ from natsd.jetstream.commands.commands import (
     ResetConsumer,
     UpdateConsumer,
 )
-from natsd.jetstream.commands.tracker_entries import EntryCommands
 from natsd.jetstream.consumer.changes import check_update, with_required_level
 from natsd.jetstream.consumer.config import filters_of, is_push
 from natsd.jetstream.consumer.dead_letters import DeadLetters
@@ -64,7 +63,7 @@ from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import ack_subjects, flow_control_subjects, pull_subject
 from natsd.jetstream.short_hash import short_hash
 from natsd.jetstream.stream.committed import CommittedState
-from natsd.jetstream.stream.state import Alarm, ReaderFilters, StreamReaders
+from natsd.jetstream.stream.state import Alarm, ReaderFilters, StreamReaders, TrackerRun
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.consumer.staged_consumer_store import StagedConsumerStore
@@ -127,9 +126,11 @@ class Consumer:
         self.own_store = store  # what is committed, if the stream has replicas
         self.store: ConsumerStore | MemoryConsumerStore | StagedConsumerStore = store
         proposer = stream.readers.proposer
+        if stream.readers.is_replica:
+            store.write_behind()
         if proposer is not None:
             self.store = StagedConsumerStore(store)
-            self.store.tracker.on_entry = EntryCommands(name, proposer.propose_entry).note
+            self.store.tracker.listener = TrackerRun(proposer, name)
         self.directory = directory
         self._resume = asset.resume
         self._starting = asset.starting
@@ -396,13 +397,15 @@ class Consumer:
             return None
         return await run_cooperatively(self.stream.readers.list_filters(filters))
 
+    async def write_asset(self, asset: ConsumerAsset | None = None) -> None:
+        """Write `meta.json`, if the consumer has files; None: its present asset. Raises OSError."""
+        if self.directory is not None:
+            volume, vault = self.stream.jetstream.volume, self.stream.jetstream.vault
+            await volume.read(write_asset, vault, self.directory, asset or self.asset)
+
     async def _write(self, config: ConsumerConfig) -> None:
-        if self.directory is None:
-            return
-        asset = self.asset.model_copy(update={"config": config})
-        volume = self.stream.jetstream.volume
         try:
-            await volume.read(write_asset, self.stream.jetstream.vault, self.directory, asset)
+            await self.write_asset(self.asset.model_copy(update={"config": config}))
         except OSError as error:
             _logger.error("JetStream: %s is not changed: %s", self, error)
             raise api_error(ErrorId.JSConsumerStoreFailedErrF, err=error) from error

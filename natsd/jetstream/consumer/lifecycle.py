@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 from natsd.core.steps import run_cooperatively
 from natsd.jetstream.advisories import consumer_created, consumer_deleted
-from natsd.jetstream.asset_file import new_asset, write_asset
+from natsd.jetstream.asset_file import new_asset
 from natsd.jetstream.commands.commands import CreateConsumer
 from natsd.jetstream.consumer import files
 from natsd.jetstream.consumer.admission import (
@@ -389,7 +389,7 @@ async def _continued(consumer: Consumer, resume: int) -> StartPosition:
 async def lead(consumer: Consumer) -> None:
     """Go on as the leader of a consumer that followed one: it delivers from now on."""
     stream, asset = consumer.stream, consumer.asset
-    leading = await _replace(consumer, asset)
+    leading = await replace(consumer, asset)
     assert stream.committed is not None
     stream.committed.found(leading.name, leading.asset, leading.store)
     leading.begin(await _continued(leading, asset.resume))
@@ -401,12 +401,10 @@ async def follow(consumer: Consumer, asset: ConsumerAsset) -> None:
 
     Raises OSError.
     """
-    stream, directory = consumer.stream, consumer.directory
     changed = asset != consumer.asset
-    await _replace(consumer, asset)
-    if changed and directory is not None:
-        volume = stream.jetstream.volume
-        await volume.read(write_asset, stream.jetstream.vault, directory, asset)
+    following = await replace(consumer, asset)
+    if changed:
+        await following.write_asset()
 
 
 async def make_again(
@@ -425,8 +423,11 @@ async def make_again(
     stream.consumers[name] = consumer
 
 
-async def _replace(consumer: Consumer, asset: ConsumerAsset) -> Consumer:
-    """End a consumer; return one that goes on with its store and has not begun."""
+async def replace(consumer: Consumer, asset: ConsumerAsset) -> Consumer:
+    """End a consumer; return one with that asset that goes on with its store, and has not begun.
+
+    Nothing is written.
+    """
     stream = consumer.stream
     wanted = await run_cooperatively(stream.readers.list_filters(filters_of(asset.config)))
     consumer.change_leader()

@@ -9,8 +9,8 @@ How the number stays right, whatever is removed in whatever order:
   `next`. It costs a look at each page of removed sequences, once for a slice of deliveries.
 - With a filter it is counted once (NumPending, by subjects, in slices) and then kept: plus one for
   each match that becomes visible, minus one for each that is read or removed. A removal during the
-  count is reported to the counting too, which knows how far it has come. Nothing is delivered until
-  the count is complete.
+  count is reported to the counting too, which knows how far it has come (it may count what lies
+  before the range, to subtract it). Nothing is delivered until the count is complete.
 - Entries of the start list whose messages are removed are marked; a consumer with a start list is
   told of every removal until the list is read.
 - When the search comes to the end, nothing is pending: an error in the count, if there was one,
@@ -88,10 +88,12 @@ cdef class PendingCursor:
     cdef int vanished(self, uint64_t sequence) except -1:
         cdef MsgBlock block
         if sequence < self.next:
-            return self.drop_start(sequence)
-        if self.filter is None or self.must_count:
+            self.drop_start(sequence)
+            if self.counting is None:
+                return 0
+        elif self.filter is None or self.must_count:
             return 0
-        if self.counting is None or sequence > self.counting.through:
+        elif self.counting is None or sequence > self.counting.through:
             self.count -= 1
             return 0
         block = self.log.blocks.holding(sequence)

@@ -148,6 +148,7 @@ class ConsumerInfo(Written, kw_only=True):
     num_redelivered: int
     num_waiting: int
     num_pending: int
+    cluster: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     push_bound: bool = False
     paused: bool = False
     pause_remaining: int = 0

@@ -134,6 +134,18 @@ class StreamLeaderStepDownResponse(SuccessResponse):
     type: str = TYPE_PREFIX + "stream_leader_stepdown_response"
 
 
+class LeaderStepDownResponse(SuccessResponse):
+    """Answer to `META.LEADER.STEPDOWN`."""
+
+    type: str = TYPE_PREFIX + "meta_leader_stepdown_response"
+
+
+class MetaServerRemoveResponse(SuccessResponse):
+    """Answer to `SERVER.REMOVE`."""
+
+    type: str = TYPE_PREFIX + "meta_server_remove_response"
+
+
 class ConsumerCreateResponse(Response):
     """Answer to `CONSUMER.CREATE` in all its forms."""
 

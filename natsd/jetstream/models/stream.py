@@ -216,6 +216,7 @@ class PeerInfo(Model):
     active: DurationNs = 0
     lag: Omitempty[Uint64] = 0
     peer: str = ""
+    read_replica: Omitempty[bool] = False  # of natsd only: it answers direct gets, without a vote
 
 
 class ClusterInfo(Model):

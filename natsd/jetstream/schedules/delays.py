@@ -19,6 +19,9 @@ Promise
   `max_bytes` bytes.
 - Entries that wait at the moment of a snapshot stay on disk until the hold of that moment ends:
   the snapshot copies them in the meantime.
+- In a stream with replicas an entry has the sequence of its PubAck, so a command that comes again
+  changes nothing. The leader's entries and removals are written when the replicas have committed
+  them, and undone when it steps down; followers publish nothing, and remove what the leader does.
 
 nats-server has no such delays; see docs/delayed-messages.md.
 """
@@ -33,7 +36,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from natsd.jetstream.commands.commands import RemoveDelayed, Runs
+from natsd.core.routing import is_subset
+from natsd.jetstream.commands.commands import Command, Runs
 from natsd.jetstream.headers import (
     DELAY,
     DELAYED,
@@ -43,18 +47,19 @@ from natsd.jetstream.headers import (
     without_headers,
 )
 from natsd.jetstream.schedules.delay import InvalidDelay, delayed_sequence, due_ns
+from natsd.jetstream.schedules.staging import Staging
 from natsd.jetstream.sourcing.receiving import OF_DELAYS, find_messages
 from natsd.jetstream.stream.answers import OwnMessageRefused
 from natsd.jetstream.stream.publishing import Ingest, Usage
-from natsd.jetstream.stream.state import Alarm, StreamReaders
+from natsd.jetstream.stream.state import Alarm, Proposer, StreamReaders
 from natsd.store.backup.frozen_store import FrozenStore
 from natsd.store.block.cold_block import ColdBlock
 from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import MessageNotFound, StoreEOF, StoreError
 from natsd.store.file_store import FileStore
+from natsd.store.log.message_log import MessageLog
 from natsd.store.log_store import LogStore
 from natsd.store.mem_store import MemStore
-from natsd.store.sequence_set import SequenceSet
 
 WAITING_MAX: Final = 100_000
 RELEASED_AT_ONCE: Final = 64
@@ -100,6 +105,7 @@ class Delays:
         self._unheld = asyncio.Event()
         self._unheld.set()
         self._work: asyncio.Task[None] | None = None
+        self._staging: Staging | None = None  # of a stream with replicas
         self._is_open = False  # all entries were found
         self._is_said = False  # the present error was logged
         store.set_durability_listener(self)
@@ -120,10 +126,11 @@ class Delays:
 
     # Start and stop
 
-    async def prepare(self, since_ns: int) -> None:
+    async def prepare(self, since_ns: int, *, is_led: bool) -> None:
         """Reserve the sequences of waiting messages, and read message ids newer than `since_ns`.
 
-        Afterwards no acknowledged sequence is given to another message. Raises StoreError.
+        Afterwards no acknowledged sequence is given to another message. `is_led`: the stream
+        follows a leader, whose commands say which sequences are used up. Raises StoreError.
         """
         try:
             last = await self._store.load_last(">")
@@ -131,7 +138,7 @@ class Delays:
             return
         await self._find_ids(await self._store.sequence_at(since_ns + 1))
         behind = self._sequence_of(last.headers) - self._readers.log.last_sequence
-        if behind > 0:
+        if behind > 0 and not is_led:
             self._ingest.skip(behind)
             await self._readers.store.synced()
 
@@ -156,9 +163,53 @@ class Delays:
         upto = self._store.log.last_sequence
         self._work = asyncio.get_running_loop().create_task(self._find(upto))
 
+    def replicate(self) -> None:
+        """Keep the entries of a stream with replicas from now on."""
+        if self._staging is None:
+            self._staging = Staging(self._store)
+
     async def follow(self) -> None:
         """Find the entries, and publish none: the stream's leader does. Raises StoreError."""
+        self.replicate()
         await self._find_waiting(self._store.log.last_sequence)
+
+    def begin_proposing(self, proposer: Proposer) -> None:
+        """Have changes wait for the replicas from now on; all earlier ones are committed."""
+        self.replicate()
+        assert self._staging is not None
+        self._staging.begin(proposer)
+
+    def note_committed(self, command: Command) -> None:
+        """Note that the replicas have committed a command that concerns delayed messages."""
+        if self._staging is not None:
+            self._staging.note_committed(command)
+
+    def commit(self) -> None:
+        """Write what the replicas have committed."""
+        if self._staging is not None:
+            self._staging.commit()
+
+    async def stop(self) -> None:
+        """Publish nothing more: the stream does not lead any more."""
+        self._is_open = False
+        self._alarm.cancel()
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+            self._work = None
+
+    async def undo(self) -> list[tuple[int, Command]]:
+        """Go back to what is written, after `stop`; `follow` comes next.
+
+        Return the committed commands behind it, with their indexes. Raises StoreError.
+        """
+        assert self._staging is not None
+        commands = await self._staging.undo()
+        self._waiting.clear()
+        self._heap.clear()
+        self._unsaved.clear()
+        self._gone.clear()
+        return commands
 
     async def close(self) -> None:
         """Stop publishing and close the store; all entries are on disk then. Raises StoreError."""
@@ -172,6 +223,10 @@ class Delays:
         await self._store.abandon()
 
     async def _end(self) -> None:
+        if self._staging is not None:  # what is published is undone, or waits for nobody
+            await self.stop()
+            with contextlib.suppress(StoreError):  # it was logged before
+                await self._staging.undo()
         was_open, self._is_open = self._is_open, False
         self._alarm.cancel()
         if self._work is not None:
@@ -194,16 +249,23 @@ class Delays:
     ) -> bool:
         """Store a checked message as the entry of `sequence`.
 
-        Return whether its acknowledgement must wait for the disk. Raises StoreError.
+        A follower has it already if the command comes again. Return whether its acknowledgement
+        must wait for the disk. Raises StoreError.
         """
+        staging = self._staging
+        if staging is not None and not staging.is_leading and sequence <= self.last_entry:
+            return False
         at_ns = due_ns(header_value(headers, DELAY) or b"", time_ns)
         mark = f"{self._readers.name} {sequence}".encode("utf-8", "surrogateescape")
         headers = with_header(without_headers(headers, _MARK), DELAYED, mark)
-        number = self._store.append(subject, headers, data, time_ns)
+        own = 0 if staging is None else sequence
+        number = self._store.append(subject, headers, data, time_ns, sequence=own)
+        if staging is not None:
+            staging.appended()
         entry = DelayedEntry(at_ns, sequence, number)
         self._waiting[sequence] = entry
         self._count()
-        if self._is_memory:
+        if self._is_memory and (staging is None or not staging.is_leading):
             self._push(entry)
             return False
         self._unsaved.append((entry, header_value(headers, MESSAGE_ID) or b""))
@@ -223,7 +285,12 @@ class Delays:
         return entry is not None and entry.number > self._store.durable_sequence
 
     def roll_back(self, durable: int) -> None:
-        """Drop the entries of all sequences above `durable`, which the stream has rolled back."""
+        """Drop the entries of all sequences above `durable`, which the stream has rolled back.
+
+        With replicas they are undone by `undo`, or come again from the RAFT log.
+        """
+        if self._staging is not None:
+            return
         late = [sequence for sequence in self._waiting if sequence > durable]
         # Their publishers got an error, and other messages may get their sequences before the
         # entries are on disk.
@@ -251,6 +318,8 @@ class Delays:
             self._ingest.message_ids.forget(message_id)
             self._ingest.fail_answer(entry.sequence, error)
         self._count()
+        if self._staging is not None and self._ingest.failing is not None:
+            self._ingest.failing(error)  # the replica applies it again
 
     def _count(self) -> None:
         change = self._store.log.live_bytes - self._counted_bytes
@@ -283,16 +352,28 @@ class Delays:
     async def freeze(self, directory: Path, entries: Iterable[DelayedEntry]) -> FrozenStore:
         """Freeze the store with these entries of a lasting hold (see `FileStore.freeze`).
 
-        Raises StoreError, OSError.
+        With replicas, all that they have committed is frozen. Raises StoreError, OSError.
         """
         assert self._holds and isinstance(self._store, FileStore)
         frozen = await self._store.freeze(directory)
+        if self._staging is not None:
+            return frozen
         try:
             await frozen.keep_only(entry.number for entry in entries)
         except BaseException:
             await frozen.release()
             raise
         return frozen
+
+    @property
+    def store(self) -> LogStore:
+        """The store of the entries."""
+        return self._store
+
+    @property
+    def log(self) -> MessageLog:
+        """The log of the entries, for a copy of those that wait."""
+        return self._store.log
 
     # Deletion of delayed messages
 
@@ -304,6 +385,11 @@ class Delays:
             return False
         await self._remove((entry.number,))
         return True
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether the stream has replicas, which have these messages too."""
+        return self._staging is not None
 
     @property
     def last_entry(self) -> int:
@@ -322,27 +408,45 @@ class Delays:
         """
         await self.found_all()
         await self._unheld.wait()
+        if self._staging is not None:
+            return await self._purge_replicated(pattern)
         upto = last_entry + 1 if last_entry else 0
         removed = await self._store.purge(pattern=pattern or None, up_to_sequence=upto)
         await self._store.synced()
         has = self._store.log.has
-        gone = [each.sequence for each in self._waiting.values() if not has(each.number)]
-        self._propose_removed([self._waiting.pop(sequence).number for sequence in gone])
+        for entry in [each for each in self._waiting.values() if not has(each.number)]:
+            del self._waiting[entry.sequence]
         self._count()
         return removed
 
-    def _propose_removed(self, numbers: Iterable[int]) -> None:
-        if self._readers.proposer is not None and (removed := SequenceSet(numbers)):
-            self._readers.proposer.propose(RemoveDelayed(tuple(removed.runs())))
+    async def _purge_replicated(self, pattern: str) -> int:
+        number, found = 1, set[int]()
+        while batch := await self._read(number):
+            found |= {
+                each.sequence for each in batch if not pattern or is_subset(each.subject, pattern)
+            }
+            number = batch[-1].sequence + 1
+        for entry in [each for each in self._waiting.values() if each.number in found]:
+            del self._waiting[entry.sequence]
+        await self._remove(found)
+        return len(found)
 
     async def drop(self, runs: Runs) -> None:
         """Remove the entries that the stream's leader has removed. Raises StoreError."""
-        numbers = {number for first, last in runs for number in range(first, last + 1)}
-        for number in sorted(numbers):
-            await self._store.delete(number)
+        assert self._staging is not None
+        numbers = set[int]()
+        for first, last in runs:
+            while first <= last and (batch := await self._read(first)):
+                numbers.update(each.sequence for each in batch if each.sequence <= last)
+                first = batch[-1].sequence + 1
+        await self._staging.remove(sorted(numbers))
         for entry in [each for each in self._waiting.values() if each.number in numbers]:
             del self._waiting[entry.sequence]
         self._count()
+
+    async def synced(self) -> None:
+        """Return once every change made before the call is durable. Raises StoreError."""
+        await self._store.synced()
 
     async def found_all(self) -> None:
         """Wait until all entries from before the start are known."""
@@ -354,9 +458,11 @@ class Delays:
         self._gone.update(numbers)
         await self._unheld.wait()
         removed = list(self._gone)
-        for number in removed:
-            await self._store.delete(number)
-        self._propose_removed(removed)
+        if self._staging is not None:
+            await self._staging.remove(removed)
+        else:
+            for number in removed:
+                await self._store.delete(number)
         await self._store.synced()
         self._gone.difference_update(removed)
         self._count()
@@ -408,16 +514,16 @@ class Delays:
         copies: list[tuple[DelayedEntry, int]] = []
         error: Exception | None = None
         try:
-            for entry in due:
-                message = await self._load(entry)
-                sequence = self._publish_one(entry, message, is_first=not copies)
-                if sequence:
-                    copies.append((entry, sequence))
-            await self._readers.store.synced()
-        except (OwnMessageRefused, StoreError) as caught:
-            error = caught
-            self._say(caught)
-        try:
+            try:
+                for entry in due:
+                    message = await self._load(entry)
+                    sequence = self._publish_one(entry, message, is_first=not copies)
+                    if sequence:
+                        copies.append((entry, sequence))
+                await self._readers.store.synced()
+            except (OwnMessageRefused, StoreError) as caught:
+                error = caught
+                self._say(caught)
             await self._settle(due, copies)
         finally:
             self._readers.hide_from(0)

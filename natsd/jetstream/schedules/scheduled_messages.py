@@ -83,22 +83,31 @@ class ScheduledMessages:
         stream.ingest.scheduled.delays = delays
 
     @classmethod
-    async def open(cls, stream: SchedulingStream) -> Self:
-        """Open those of a stream whose messages are recovered. Raises StoreError, OSError."""
+    async def open(
+        cls, stream: SchedulingStream, store: LogStore | None = None, *, is_led: bool = False
+    ) -> Self:
+        """Open those of a stream whose messages are recovered. Raises StoreError, OSError.
+
+        `store` has the delayed messages; None: they are in the stream's files, if it has any.
+        `is_led`: the stream follows a leader, which decides what is purged.
+        """
         volume = stream.jetstream.volume
-        store = await open_delayed_store(stream.account, stream.config)
+        store = store or await open_delayed_store(stream.account, stream.config)
         usage = stream.account.tiers.usage_of(stream.config.num_replicas)
         delays = Delays(stream.readers, stream.ingest, store, usage)
         now_ns = stream.jetstream.scheduler.now_ns()
         known = KnownSchedules()
         try:
-            await delays.prepare(now_ns - stream.config.duplicate_window)
+            await delays.prepare(now_ns - stream.config.duplicate_window, is_led=is_led)
+            if is_led:
+                await delays.follow()
             if stream.is_filed:
                 vault, directory = stream.jetstream.vault, stream.directory
                 known = await volume.read(read_schedules, vault, directory)
                 decided = await volume.read(read_purge, vault, directory)
                 if decided is not None:
-                    await _complete(stream, delays, decided)
+                    if not is_led:
+                        await _complete(stream, delays, decided)
                     await volume.read(remove_purge, vault, directory)
         except BaseException:
             await delays.close()
@@ -110,6 +119,20 @@ class ScheduledMessages:
         self.schedules.begin(self._known)
         self._known = KnownSchedules()
         self.delays.begin()
+
+    async def end_leading(self) -> None:
+        """Fire and publish nothing more, because another server leads the stream's replicas.
+
+        Schedules are found again when the stream leads again.
+        """
+        self.schedules.close()
+        self.schedules = Schedules(self._stream.readers, self._stream.ingest)
+        self._stream.ingest.scheduled.schedules = self.schedules
+        await self.delays.stop()
+
+    async def synced(self) -> None:
+        """Return once all delayed messages are durable. Raises StoreError."""
+        await self.delays.synced()
 
     async def close(self) -> None:
         """Stop, and write the schedules to disk. Raises StoreError, OSError."""
@@ -134,7 +157,7 @@ class ScheduledMessages:
         await self.delays.found_all()
         if self.delays.write_error is not None:
             raise self.delays.write_error
-        if not (self._stream.is_filed and len(self.delays)):
+        if self.delays.is_replicated or not (self._stream.is_filed and len(self.delays)):
             return await purge_stream() + await self._purge_delays(pattern)
         jetstream, directory = self._jetstream, self._stream.directory
         last = self._stream.readers.log.last_sequence

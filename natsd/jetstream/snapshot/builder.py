@@ -38,12 +38,14 @@ from natsd.jetstream.snapshot.contents import (
     CONSUMERS,
     IDS,
     META,
+    POSITIONS,
     STATE,
     SnapshotConsumer,
     decode_state,
     tracker_of,
 )
 from natsd.jetstream.snapshot.delayed import check_delayed
+from natsd.jetstream.sourcing.positions import Positions, keep_positions
 from natsd.jetstream.stream.duplicates_file import keep_duplicates
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.limits import UNCOUNTED_BYTES, is_compressed, store_limits
@@ -58,6 +60,7 @@ from natsd.store.disk.disk import make_directories
 from natsd.store.errors import DamagedEncoding, InvalidConsumerState
 from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.log.message_log import MessageLog
+from natsd.store.log_store import LogStore
 from natsd.store.maintenance.check import context_of
 from natsd.store.store import Limits
 
@@ -70,6 +73,8 @@ ConsumerCheck = Callable[
 
 class StreamBuilder:
     """Builder of one stream's directory: `begin`, `take` for each entry, `finish` or `give_up`."""
+
+    storage = Storage.FILE
 
     def __init__(
         self,
@@ -92,12 +97,13 @@ class StreamBuilder:
         self._options = options
         self._config = config
         self._check_consumer = check_consumer
-        self._stores: dict[str, FileStore] = {}  # by the names of their directories
+        self._stores: dict[str, LogStore] = {}  # by the names of their directories
         self._live_bytes: Counter[str] = Counter()  # of the blocks taken so far, by directory
         self._ended: set[str] = set()
         self._consumer: SnapshotConsumer | None = None
         self._consumers: dict[str, ConsumerConfig] = {}
         self._message_ids = b""
+        self._positions = Positions()
 
     @property
     def stored_bytes(self) -> int:
@@ -136,6 +142,8 @@ class StreamBuilder:
             await self._take_messages(part, body, is_end=rest == STATE)
         elif name == IDS:
             self._message_ids = body
+        elif name == POSITIONS:
+            self._positions = _decode(Positions, body)
         elif name.startswith(CONSUMERS) and name.endswith(CONSUMER_META):
             await self._take_consumer(body)
         elif name.startswith(CONSUMERS) and name.endswith(CONSUMER_STATE):
@@ -153,16 +161,16 @@ class StreamBuilder:
             if asset.config.name != self._config.name:
                 raise DamagedEncoding("stream names do not match")
             asset = asset.model_copy(update={"config": self._config})
-        if asset.config.name != self._place.name or asset.config.storage is not Storage.FILE:
-            raise DamagedEncoding("the snapshot is not of a file stream of that name")
+        if asset.config.name != self._place.name or asset.config.storage is not self.storage:
+            raise DamagedEncoding(f"the snapshot is not of a {self.storage} stream of that name")
         self.asset = asset
-        limits = Limits(uncounted_bytes=UNCOUNTED_BYTES[Storage.FILE])
+        limits = Limits(uncounted_bytes=UNCOUNTED_BYTES[self.storage])
         self._stores[MESSAGES] = await self._open(MESSAGES, limits)
 
     async def add_consumer(self, consumer: SnapshotConsumer, tracker: ConsumerTracker) -> None:
         """Add a consumer with its state. Raises DamagedEncoding, ApiError, OSError."""
         await self._check(consumer)
-        await self._volume.read(self._write_consumer, consumer, tracker)
+        await self._keep_consumer(consumer, tracker)
         self._consumers[consumer.name] = consumer.config
 
     async def append(self, append: Callable[[MessageLog], Iterator[None]]) -> None:
@@ -190,15 +198,18 @@ class StreamBuilder:
 
         Raises DamagedEncoding if entries are missing; StoreError, OSError.
         """
-        if not self._ended or self._ended != self._stores.keys() or self._consumer is not None:
-            raise DamagedEncoding("the snapshot is not whole")
-        if DELAYED in self._stores:
-            await check_delayed(self._stores[DELAYED], self.asset.config.name)
+        await self._check_whole()
         for store in self._stores.values():
             await store.close()
         await self._volume.committer.forget_below(self.directory)
         await self._volume.read(self._write_rest)
         return self.asset
+
+    async def _check_whole(self) -> None:
+        if not self._ended or self._ended != self._stores.keys() or self._consumer is not None:
+            raise DamagedEncoding("the snapshot is not whole")
+        if DELAYED in self._stores:
+            await check_delayed(self._stores[DELAYED], self.asset.config.name)
 
     async def give_up(self) -> None:
         """Remove everything that was built. Raises StoreError, OSError."""
@@ -209,7 +220,7 @@ class StreamBuilder:
 
     # Entries
 
-    async def _open(self, name: str, limits: Limits) -> FileStore:
+    async def _open(self, name: str, limits: Limits) -> LogStore:
         return await FileStore.open(
             self._volume,
             self.directory / name,
@@ -273,8 +284,11 @@ class StreamBuilder:
             tracker.state().validate()
         except (DamagedEncoding, InvalidConsumerState) as error:
             raise DamagedEncoding(f"the state of consumer {consumer.name!r}: {error}") from None
-        await self._volume.read(self._write_consumer, consumer, tracker)
+        await self._keep_consumer(consumer, tracker)
         self._consumers[consumer.name] = consumer.config
+
+    async def _keep_consumer(self, consumer: SnapshotConsumer, tracker: ConsumerTracker) -> None:
+        await self._volume.read(self._write_consumer, consumer, tracker)
 
     # Functions that run in threads
 
@@ -297,10 +311,12 @@ class StreamBuilder:
         vault, place = self._vault, self._place
         if self._message_ids:
             keep_duplicates(vault, self.directory, self._message_ids, place=place)
+        if self._positions.sequences:
+            keep_positions(vault, self.directory, self._positions, place=place)
         write_asset(vault, self.directory, self.asset, place=place)
 
 
-async def _append(store: FileStore, append: Callable[[MessageLog], Iterator[None]]) -> None:
+async def _append(store: LogStore, append: Callable[[MessageLog], Iterator[None]]) -> None:
     for _ in append(store.log):
         if store.is_over_limit:
             await store.room()

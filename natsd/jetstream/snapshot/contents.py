@@ -4,6 +4,7 @@
     obs/<n>/meta.json            each consumer: name, configuration, creation time …
     obs/<n>/state.db             … and its delivered and acknowledged messages
     ids.db                       message ids within the duplicate window, if there are any
+    sources.json                 positions of the stream's sources, for another replica only
     delayed/<n>.blk              messages that wait for their Nats-Delay, if there are any …
     delayed/state.json           … and their totals
     msgs/<n>.blk                 messages: blocks as they are on disk, without removed messages
@@ -46,6 +47,7 @@ CONSUMERS: Final = "obs/"
 CONSUMER_META: Final = "/meta.json"
 CONSUMER_STATE: Final = "/state.db"
 IDS: Final = "ids.db"
+POSITIONS: Final = "sources.json"
 STATE: Final = "state.json"
 PLAN: Final = "plan.json"
 

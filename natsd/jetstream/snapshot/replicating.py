@@ -10,15 +10,17 @@ Promise
 """
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
+from natsd.core.steps import Steps
 from natsd.jetstream.account_resources import AccountResources
 from natsd.jetstream.commands.commands import Command, Restore
 from natsd.jetstream.consumer.engine_settings import store_options as consumer_options
 from natsd.jetstream.consumer.files import STATE as CONSUMER_DIRECTORY
 from natsd.jetstream.consumer.files import FoundConsumer, find_consumers
+from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.snapshot.builder import ConsumerCheck, StreamBuilder
@@ -81,6 +83,18 @@ def builder_of(
         config=config if is_given else None,
         check_consumer=check_consumer,
     )
+
+
+def replica_builder(account: AccountResources, config: StreamConfig) -> StreamBuilder:
+    """Return a builder of a replica: it takes what its leader sends, which the leader checked."""
+    return builder_of(account, config.name, trust_leader, config=config, is_given=False)
+
+
+def trust_leader(
+    _consumer: SnapshotConsumer, _stream: StreamConfig, _others: Mapping[str, ConsumerConfig]
+) -> Steps[None]:
+    """Check nothing: the leader did."""
+    yield from ()
 
 
 def unfinished(account: AccountResources) -> Path:

@@ -10,12 +10,12 @@ between is therefore neither lost nor stored twice.
 """
 
 import asyncio
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from natsd.jetstream.consumer.consumer import Consumer
+from natsd.jetstream.consumer.files import ConsumerAsset
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.stream import StreamConfig, StreamState
 from natsd.jetstream.schedules.delays import DelayedEntry
@@ -24,9 +24,38 @@ from natsd.jetstream.snapshot.contents import ConsumerImage, SnapshotConsumer, S
 from natsd.jetstream.stream.files import DELAYED, MESSAGES, StreamAsset
 from natsd.jetstream.stream.info import state_of
 from natsd.store.backup.frozen_store import FrozenStore
+from natsd.store.consumer.tracking import ConsumerTracker
 from natsd.store.file_store import FileStore
 from natsd.store.log_store import LogStore
 from natsd.store.recovery.found_damage import FoundDamage
+
+
+class TrackedStore(Protocol):
+    """A consumer's state, as far as a snapshot needs it."""
+
+    @property
+    def tracker(self) -> ConsumerTracker:
+        """What was delivered and acknowledged."""
+
+
+class FreezableConsumer(Protocol):
+    """A consumer, as far as a snapshot needs it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def asset(self) -> ConsumerAsset:
+        """What its `meta.json` says."""
+
+    @property
+    def store(self) -> TrackedStore:
+        """Its state."""
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of its files; None: it is in no snapshot."""
 
 
 class FreezableStream(Protocol):
@@ -35,8 +64,11 @@ class FreezableStream(Protocol):
     config: StreamConfig
     created_ns: int
     store: LogStore
-    consumers: dict[str, Consumer]
     scheduled: ScheduledMessages | None
+
+    @property
+    def consumers(self) -> Mapping[str, FreezableConsumer]:
+        """The consumers, by name."""
 
     @property
     def damage(self) -> list[FoundDamage]:
@@ -76,7 +108,7 @@ async def freeze_stream(
     """
     store = stream.store
     assert isinstance(store, FileStore)
-    consumers = tuple(await _consumers(stream)) if with_consumers else ()
+    consumers = tuple(await consumer_images(stream)) if with_consumers else ()
     moment = _Moment(stream)
     await moment.prepare()
     try:
@@ -122,8 +154,9 @@ class _Moment:
 
         Raises StoreError, OSError.
         """
-        if self._delays is None or not self._waiting:
+        if self._delays is None or not (self._waiting or self._delays.is_replicated):
             return {}
+        assert self._waiting is not None
         return {DELAYED: await self._delays.freeze(new_directory(), self._waiting)}
 
     def end(self) -> None:
@@ -133,7 +166,7 @@ class _Moment:
             self._delays.let_go()
 
 
-async def _consumers(stream: FreezableStream) -> list[ConsumerImage]:
+async def consumer_images(stream: FreezableStream) -> list[ConsumerImage]:
     """Return the consumers that have files; the event loop goes on after each."""
     images = []
     for consumer in list(stream.consumers.values()):

@@ -42,9 +42,15 @@ class Positions(Model):
     sequences: dict[str, Uint64] = Field(default_factory=dict)
 
 
-def keep_positions(vault: Vault, directory: Path, positions: Positions) -> None:
-    """Replace the file; it is on disk on return."""
-    vault.write(directory / POSITIONS_FILE, MAGIC, encode(positions))
+def keep_positions(
+    vault: Vault, directory: Path, positions: Positions, *, place: Path | None = None
+) -> None:
+    """Replace the file; it is on disk on return.
+
+    `place` is the final directory, if `directory` is a temporary one.
+    """
+    path = (place or directory) / POSITIONS_FILE
+    vault.write(directory / POSITIONS_FILE, MAGIC, encode(positions), place=path)
 
 
 def read_positions(vault: Vault, directory: Path) -> Positions | None:

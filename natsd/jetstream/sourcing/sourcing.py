@@ -10,7 +10,8 @@ Promise
 - A mirror continues after its last sequence, a source after its last message in the stream, found
   in `sources.db` and the messages stored since (positions.py). The file is written every
   KEPT_EVERY_NS while messages arrive, before messages are removed by request, and at a stop: so
-  the position is known even if the message has been removed from the stream.
+  the position is known even if the message has been removed from the stream. Replicas note the
+  positions that are committed instead (committed_positions.py).
 - A stream may have a thousand sources: links begin, change and end in steps.
 - A stream without origins has no links, no alarm and no file.
 
@@ -27,6 +28,7 @@ from typing import Final, Protocol
 
 from natsd.core.steps import Steps
 from natsd.jetstream.models.stream import StreamConfig, StreamSource, StreamSourceInfo
+from natsd.jetstream.sourcing.committed_positions import CommittedPositions
 from natsd.jetstream.sourcing.link import FilledByLink, Link
 from natsd.jetstream.sourcing.origin import FilledStream, Origin, OriginStart, index_name
 from natsd.jetstream.sourcing.positions import (
@@ -51,6 +53,8 @@ class SourcedStream(FilledByLink, ReadStream, Protocol):
     """A stream, as far as its mirror or sources need it."""
 
     config: StreamConfig
+    committed_positions: CommittedPositions | None
+    """Positions as of what the replicas have committed; None: the stream has one replica."""
 
     @property
     def is_filed(self) -> bool:
@@ -62,7 +66,10 @@ class SourcedStream(FilledByLink, ReadStream, Protocol):
 
 
 class Sourcing:
-    """Mirror or sources of one stream; `begin` is called when the server has recovered all."""
+    """Mirror or sources of one stream; `begin` is called when the server has recovered all.
+
+    A stream with replicas has one of these for each time that it leads.
+    """
 
     def __init__(self, stream: SourcedStream) -> None:
         self.stream = stream
@@ -115,7 +122,7 @@ class Sourcing:
                 self._have(name, wanted.get(name))
         self._is_changing = False
         self._set_direct(config)
-        if config.sources and self.stream.is_filed:
+        if config.sources and self.stream.is_filed and self.stream.committed_positions is None:
             self._alarm.set(self.stream.jetstream.scheduler.now_ns() + KEPT_EVERY_NS)
         else:
             self._alarm.cancel()
@@ -158,8 +165,7 @@ class Sourcing:
         for link in self._links.values():
             link.end(is_gone=is_gone)
             yield
-        if self._direct is not None:
-            self._direct.close()
+        self.close_direct()
 
     def _target(self) -> FilledStream:
         stream = self.stream
@@ -181,9 +187,8 @@ class Sourcing:
 
     def _set_direct(self, config: StreamConfig) -> None:
         wanted = config.mirror is not None and config.mirror_direct
-        if self._direct is not None and not wanted:
-            self._direct.close()
-            self._direct = None
+        if not wanted:
+            self.close_direct()
         link = self._links.get(MIRROR)
         if wanted and link is not None and link.receiver.has_caught_up:
             self.caught_up(link)
@@ -193,9 +198,28 @@ class Sourcing:
         config = self.stream.config
         if config.mirror is None or not config.mirror_direct or not link.origin.is_mirror:
             return
+        self._open_direct(config.mirror.name)
+
+    def follow(self, config: StreamConfig) -> None:
+        """Answer direct gets for the origin as a follower, if `config` says so.
+
+        Only the leader knows how many messages the mirror lacks.
+        """
+        if config.mirror is not None and config.mirror_direct:
+            self._open_direct(config.mirror.name)
+        else:
+            self.close_direct()
+
+    def _open_direct(self, origin: str) -> None:
         if self._direct is None:
-            self._direct = DirectGets(self.stream, config.mirror.name)
+            self._direct = DirectGets(self.stream, origin)
         self._direct.open()
+
+    def close_direct(self) -> None:
+        """Answer no direct gets for the origin any more."""
+        if self._direct is not None:
+            self._direct.close()
+            self._direct = None
 
     # Start positions
 
@@ -236,12 +260,16 @@ class Sourcing:
     async def _find(self) -> None:
         try:
             await self.stream.ingest.message_ids.recollected()
-            await self._read()
             names = [
                 name
                 for name, link in self._links.items()
                 if not (link.is_placed or link.origin.is_mirror or name in self._found)
             ]
+            committed = self.stream.committed_positions
+            if committed is not None:
+                self._found |= {name: committed.position_of(name) for name in names}
+                return
+            await self._read()
             found = await find_positions(self.stream.store, names, self._kept)
             # A new source has sent nothing; the position of an older one may be lost.
             unknown = self._stood_before if self._kept is None else ()
@@ -272,28 +300,37 @@ class Sourcing:
             self._keeping = None
 
     async def keep(self) -> None:
-        """Write the positions to disk, unless the file has them already."""
+        """Write the positions to disk; a failure is logged."""
+        try:
+            await self.write()
+        except (StoreError, OSError) as error:
+            _logger.warning("JetStream: sources of %s: %s", self.stream.name, error)
+
+    async def write(self) -> None:
+        """Write the positions to disk, unless the file has them. Raises StoreError, OSError."""
         async with self._writing:
             positions = self._positions()
             if self._was_ended or positions is None or positions == self._kept:
                 return
             readers, volume = self.stream.readers, self.stream.jetstream.volume
             rollbacks = readers.rollbacks
-            try:
+            if self.stream.committed_positions is None:
                 await self.stream.store.synced()
-                if readers.rollbacks != rollbacks:
-                    return
-                directory = self.stream.directory
-                await volume.read(keep_positions, self.stream.jetstream.vault, directory, positions)
-            except (StoreError, OSError) as error:
-                _logger.warning("JetStream: sources of %s: %s", self.stream.name, error)
+            if readers.rollbacks != rollbacks:
                 return
+            directory = self.stream.directory
+            await volume.read(keep_positions, self.stream.jetstream.vault, directory, positions)
             self._kept = positions
 
     def _positions(self) -> Positions | None:
         """Return the current positions; None if there are none, or if some are not known yet."""
+        committed = self.stream.committed_positions
+        if not self.stream.is_filed:
+            return None
+        if committed is not None:
+            return committed.now() if committed.is_any else None
         sequences: dict[str, int] = {}
-        if MIRROR in self._links or not self._links or not self.stream.is_filed:
+        if MIRROR in self._links or not self._links:
             return None
         if self._is_changing:
             return None

@@ -32,6 +32,15 @@ class BatchedStream(Protocol):
         """The stream's name in its account."""
 
 
+def forget_batches(stream: BatchedStream) -> None:
+    """Forget open batches, and take none: the stream does not lead any more."""
+    ingest = stream.ingest
+    for batches in (ingest.atomic_batches, ingest.fast_batches):
+        if batches is not None:
+            batches.close()
+    ingest.atomic_batches = ingest.fast_batches = None
+
+
 def take_batches(stream: BatchedStream) -> None:
     """Take the kinds of batches that the configuration allows.
 

@@ -5,27 +5,31 @@ down; the messages' part of that is the store's (`LogStore.undo`).
 """
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatchmethod
 from typing import TypeAlias
 
 from natsd.jetstream.commands.commands import (
+    ChangeTracker,
     Command,
     CreateConsumer,
     DeleteConsumer,
     PauseConsumer,
+    Publish,
     PublishBatch,
     ReconfigureStream,
+    RemoveDelayed,
     ResetConsumer,
     StreamCommand,
     UpdateConsumer,
 )
-from natsd.jetstream.commands.tracker_entries import TrackerCommand, apply_to_tracker
 from natsd.jetstream.consumer.changes import with_required_level
 from natsd.jetstream.consumer.files import ConsumerAsset
 from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import decode
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.sourcing.committed_positions import CommittedPositions
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
 from natsd.store.consumer.staged_consumer_store import StagedConsumerStore
@@ -45,8 +49,12 @@ class CommittedConsumer:
 class CommittedState:
     """Configuration and consumers as of the last committed command."""
 
-    def __init__(self, config: StreamConfig) -> None:
+    def __init__(self, config: StreamConfig, positions: CommittedPositions | None = None) -> None:
+        """Begin with what all earlier commands made; `positions` are those of the sources."""
         self.config = config
+        self._positions = positions
+        self.on_delayed: Callable[[Command], object] = lambda _command: None
+        """Called with each command that concerns delayed messages."""
         self.consumers: dict[str, CommittedConsumer] = {}
         self._made: dict[str, list[CommittedConsumer]] = {}  # not committed, in their order
 
@@ -60,41 +68,55 @@ class CommittedState:
         assert isinstance(store, StagedConsumerStore)
         self._made.setdefault(name, []).append(CommittedConsumer(asset, store))
 
-    @singledispatchmethod
     def take(self, command: Command) -> None:
         """Note that the command is committed; commands come in their order."""
-        if isinstance(command, TrackerCommand):
-            known = self.consumers[command.name]
-            apply_to_tracker(command, known.store.committed.tracker)
-            known.store.moved()
-        else:
-            assert isinstance(command, StreamCommand)
+        if isinstance(command, Publish):
+            if self._positions is not None and self._positions.is_any:
+                self._positions.note(command.headers)
+            if command.is_delayed:
+                self.on_delayed(command)
+            return
+        self._take(command)
 
-    @take.register
+    @singledispatchmethod
+    def _take(self, command: Command) -> None:
+        assert isinstance(command, StreamCommand)
+
+    @_take.register
     def _(self, command: PublishBatch) -> None:
         for each in command.commands:
             self.take(each)
 
-    @take.register
+    @_take.register
+    def _(self, command: ChangeTracker) -> None:
+        store = self.consumers[command.name].store
+        store.committed.tracker.apply(command.entries)
+        store.moved()
+
+    @_take.register
+    def _(self, command: RemoveDelayed) -> None:
+        self.on_delayed(command)
+
+    @_take.register
     def _(self, command: ReconfigureStream) -> None:
         self.config = decode(StreamConfig, command.config)
 
-    @take.register
+    @_take.register
     def _(self, command: CreateConsumer) -> None:
         made = self._made[command.name]
         self.consumers[command.name] = made.pop(0)
         if not made:
             del self._made[command.name]
 
-    @take.register
+    @_take.register
     def _(self, command: DeleteConsumer) -> None:
         del self.consumers[command.name]
 
-    @take.register
+    @_take.register
     def _(self, command: UpdateConsumer) -> None:
         self._configure(command.name, decode(ConsumerConfig, command.config))
 
-    @take.register
+    @_take.register
     def _(self, command: PauseConsumer) -> None:
         config = self.consumers[command.name].asset.config
         paused = config.model_copy(update={"pause_until": command.until_ns})
@@ -105,7 +127,7 @@ class CommittedState:
         known.asset = known.asset.model_copy(update={"config": config})
         known.store.committed.tracker.max_deliver = max(config.max_deliver, 0)
 
-    @take.register
+    @_take.register
     def _(self, command: ResetConsumer) -> None:
         known = self.consumers[command.name]
         with contextlib.suppress(StoreError):  # deleted since, or it failed: its readers know

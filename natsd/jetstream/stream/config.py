@@ -43,6 +43,7 @@ from natsd.jetstream.names import (
 )
 from natsd.jetstream.overlaps import collisions
 from natsd.jetstream.stream.metadata import with_static_metadata
+from natsd.jetstream.stream.settings_in_metadata import check_settings, read_replicas
 from natsd.jetstream.stream.source_config import (
     Origins,
     check_filters,
@@ -74,6 +75,7 @@ class ConfigRules:
     limits: AccountLimits
     duplicate_window_ns_max: int = 0
     origins: Origins = no_streams
+    is_clustered: bool = False  # streams may have several replicas
 
 
 def check_create(
@@ -82,8 +84,7 @@ def check_create(
     """Return the configuration of a new stream as it is stored. Raises ApiError."""
     config = yield from check_config(with_static_metadata(config), rules, pedantic=pedantic)
     check_filters(config, ErrorId.JSStreamCreateErrF)
-    if config.num_replicas > 1:
-        raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
+    _check_replicas(config, rules)
     return config
 
 
@@ -102,8 +103,7 @@ def check_update(
     config = yield from check_config(config, rules, pedantic=pedantic)
     check_filters(config, ErrorId.JSStreamUpdateErrF)
     config = check_change(old, with_static_metadata(config))
-    if config.num_replicas > 1:
-        raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
+    _check_replicas(config, rules)
     check_consumers(old, config, consumers())
     return config
 
@@ -127,6 +127,7 @@ def check_config(
     _check_max_bytes(config, rules.limits)
     _check_transform(config)
     config = yield from _check_republish(config, pedantic=pedantic)
+    check_settings(config)
     return _check_placement(config)
 
 
@@ -164,6 +165,15 @@ def check_change(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     check_mirror_change(old, new)
     _refuse_first(behind_mirrors)
     return _sealed(new) if new.sealed else new
+
+
+def _check_replicas(config: StreamConfig, rules: ConfigRules) -> None:
+    if rules.is_clustered:
+        return
+    if config.num_replicas > 1:
+        raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
+    if read_replicas(config).number:
+        _refuse("stream with read replicas needs a cluster")
 
 
 def check_consumers(

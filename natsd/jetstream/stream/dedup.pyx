@@ -38,6 +38,7 @@ cdef enum:
     BUCKETS_MIN = 64
     IDS_PER_BUCKET = 3
     TEXT_MIN = 1024
+    DECODED_PER_STEP = 512
     DROPPED_PER_ID = 2          # buckets: more than the four for IDS_PER_BUCKET ids at most
 
 ENCODED_ID = struct.Struct("<QqI")  # sequence, time in ns, length of the id that follows
@@ -426,25 +427,55 @@ cdef class DuplicateWindow:
 
     def encode(self) -> bytes:
         """Return all ids with their sequences and times, as bytes."""
-        cdef uint64_t number
+        return self.encode_some(0, <uint64_t> -1, <uint64_t> -1)[0]
+
+    def encode_some(self, uint64_t number, uint64_t upto, uint64_t most) -> tuple:
+        """Return `most` encoded ids, of messages up to `upto`, and the number of the next id.
+
+        The first id has that number or a higher one; 0 is returned if none is left.
+        """
+        cdef uint64_t end
         cdef SeenId* seen
         cdef list parts = []
-        for number in range(self.head, self.tail):
+        number = max(number, self.head)
+        end = number + min(most, self.tail - number) if number < self.tail else number
+        while number < end:
             seen = self.entry(number)
+            if seen.sequence > upto:
+                return b"".join(parts), 0
             if seen.is_listed:
                 parts.append(ENCODED_ID.pack(seen.sequence, seen.time_ns, seen.text_len))
                 parts.append(self.text_of(number)[:seen.text_len])
-        return b"".join(parts)
+            number += 1
+        return b"".join(parts), number if number < self.tail else 0
 
-    def decode(self, bytes encoded not None, int64_t since_ns, uint64_t upto) -> None:
-        """Add encoded ids of messages after `since_ns` and up to sequence `upto`.
+    def decode(self, bytes encoded not None, int64_t since_ns, uint64_t upto, Py_ssize_t at=0):
+        """Add, in steps, the ids encoded from offset `at` on.
 
-        The window must be empty. Raises DamagedEncoding; then nothing is added.
+        Those of messages after `since_ns` and up to sequence `upto` are added. The window must be
+        empty. Raises DamagedEncoding; then nothing is added.
         """
+        cdef uint64_t number = 0
         assert self.head == self.tail
-        for sequence, time_ns, id in decoded_ids(encoded):
-            if time_ns > since_ns and sequence <= upto:
-                self.add(id, len(id), sequence, time_ns)
+        try:
+            for sequence, time_ns, id in decoded_ids(encoded, at):
+                if time_ns > since_ns and sequence <= upto:
+                    self.add(id, len(id), sequence, time_ns)
+                number += 1
+                if number % DECODED_PER_STEP == 0:
+                    yield
+        except DamagedEncoding:
+            self.forget_above(0, <uint64_t> -1)
+            raise
+
+    def ids(self) -> list:
+        """Return the sequence, the time in ns and the id of each."""
+        return list(decoded_ids(self.encode(), 0))
+
+    @property
+    def oldest_sequence(self) -> int:
+        """Sequence of the oldest message whose id is known; 0: none."""
+        return self.entry(self.head).sequence if self.head < self.tail else 0
 
     @property
     def memory_bytes(self) -> int:
@@ -456,10 +487,9 @@ cdef class DuplicateWindow:
         return total + self.bucket_pages * (sizeof(IdBucket*) + BUCKET_PAGE * sizeof(IdBucket))
 
 
-cdef list decoded_ids(bytes encoded):
-    cdef Py_ssize_t at = 0
+def decoded_ids(bytes encoded, Py_ssize_t at):
+    """Yield the ids encoded from offset `at` on. Raises DamagedEncoding."""
     cdef object last = 0
-    cdef list ids = []
     while at < len(encoded):
         if len(encoded) - at < ENCODED_ID.size:
             raise DamagedEncoding("message ids: cut off")
@@ -467,7 +497,6 @@ cdef list decoded_ids(bytes encoded):
         at += ENCODED_ID.size
         if length > len(encoded) - at or sequence <= last or length == 0:
             raise DamagedEncoding("message ids: not what was written")
-        ids.append((sequence, time_ns, encoded[at:at + length]))
+        yield sequence, time_ns, encoded[at:at + length]
         at += length
         last = sequence
-    return ids

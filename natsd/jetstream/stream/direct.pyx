@@ -42,6 +42,13 @@ cdef class DirectGet(Actor):
         self.ask = ask
         self.answer = DirectAnswer(stream.name, stream.publisher)
 
+    def tell_staleness(self, staleness) -> None:
+        """Have each answer say how old it may be: a callable that returns the header line.
+
+        None: answers do not say so.
+        """
+        self.answer.staleness = staleness
+
     def __dealloc__(self):
         free(self.waiting)
 
@@ -162,9 +169,12 @@ cdef class DirectGet(Actor):
         return True
 
     cdef int send_not_found(self, const char* reply, uint32_t reply_len) except -1:
+        cdef bytes status = NOT_FOUND
+        if self.answer.staleness is not None:
+            status = NOT_FOUND[:-2] + self.answer.staleness() + b"\r\n"
         self.stream.publisher.send(
             self.inbox(reply, reply_len), reply, reply_len, NULL, 0,
-            NOT_FOUND, len(NOT_FOUND), NULL, 0,
+            status, len(status), NULL, 0,
         )
         return 0
 

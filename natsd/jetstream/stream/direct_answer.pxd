@@ -11,6 +11,7 @@ from natsd.store.codec.records cimport RecordView
 cdef class DirectAnswer:
     cdef AccountPublisher publisher
     cdef bytes intro            # the headers up to the value of Nats-Subject
+    cdef object staleness       # callable that returns a header line; None: no read replica
     cdef char* block            # the header block that is being written
     cdef size_t room
     cdef WrittenSecond second   # the formatted time of the last message

@@ -2,6 +2,7 @@
 
     NATS/1.0 · own headers · Nats-Stream · Nats-Subject · Nats-Sequence · Nats-Time-Stamp
              [ · Nats-Num-Pending · Nats-Last-Sequence ]     of one of several
+             [ · Natsd-Staleness ]                           from a read replica
 
 Source: ADR-31; nats-server's `getDirectRequest` and `getDirectMulti`.
 """
@@ -47,8 +48,9 @@ cdef class DirectAnswer:
         self, MatchResult to, const char* reply, Py_ssize_t reply_len, const RecordView* view,
         int64_t pending, uint64_t last,
     ) except -1:
+        cdef bytes age = b"" if self.staleness is None else self.staleness()
         cdef char* end = self.make_room(
-            <size_t> view.headers_len + len(self.intro) + view.subject_len
+            <size_t> view.headers_len + len(self.intro) + view.subject_len + len(age)
             + NAMES_BYTES_MAX + 3 * DECIMAL_BYTES_MAX + TIMESTAMP_BYTES_MAX
         )
         if view.headers_len > 2:        # the empty line goes to the end
@@ -63,7 +65,8 @@ cdef class DirectAnswer:
         if pending >= 0:
             end = put_decimal(put_text(end, PENDING_HEADER), <uint64_t> pending)
             end = put_decimal(put_text(end, LAST), last)
-        end = put(end, b"\r\n\r\n", 4)
+        end = put_text(put(end, b"\r\n", 2), age)
+        end = put(end, b"\r\n", 2)
         self.publisher.send(
             to, reply, reply_len, NULL, 0, self.block, end - self.block, view.data, view.data_len
         )

@@ -26,10 +26,11 @@ cdef class DirectBatch:
     def __init__(
         self, StreamReaders readers not None, AccountPublisher publisher not None,
         bytes reply not None, *,
-        int64_t messages, int64_t bytes_max, int64_t pending, bint is_bare,
+        int64_t messages, int64_t bytes_max, int64_t pending, bint is_bare, staleness=None,
     ):
         self.readers = readers
         self.answer = DirectAnswer(readers.name, publisher)
+        self.answer.staleness = staleness
         self.reply = reply
         self.messages_max = messages
         self.bytes_left = bytes_max

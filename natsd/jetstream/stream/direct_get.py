@@ -8,6 +8,8 @@ Promise
   work; further ones are answered 429.
 - A request for many messages runs in slices, and ends at its `max_bytes`.
 - The compiled half (direct.pyx) answers from memory; both halves show durable messages only.
+- A read replica answers only clients of its own server, and says in each header block how old its
+  state may be (staleness.py). Clients of other servers get their answers from replicas.
 
 Source: ADR-31; nats-server's `processDirectGetRequest`, `getDirectRequest` and `getDirectMulti`.
 """
@@ -25,6 +27,7 @@ from natsd.jetstream.names import (
     direct_get_subjects,
 )
 from natsd.jetstream.stream.reading import find_message
+from natsd.jetstream.stream.staleness import AgeLine, Staleness
 from natsd.jetstream.stream.state import DirectBatch, DirectGet, StreamReaders
 from natsd.store.codec.records import StoredMessage
 from natsd.store.errors import MessageNotFound, StoreEOF, StoreError, TooManyResults
@@ -78,14 +81,22 @@ class DirectGets:
         self._publisher = stream.account.publisher
         self._sink = DirectGet(stream.readers, self._ask)
         self._subscriptions: list[Subscription] = []
+        self._staleness: Staleness | None = None
         self._answering: set[asyncio.Task[None]] = set()
 
-    def open(self) -> None:
-        """Answer requests from now on; a second call does nothing."""
-        if self._subscriptions:
+    def open(self, staleness: Staleness | None = None) -> None:
+        """Answer requests from now on; a second call does nothing.
+
+        `staleness` is that of a read replica; None: the stream is the leader or a replica.
+        """
+        if self._subscriptions and self._staleness is staleness:
             return
+        self.close()
+        self._staleness = staleness
+        self._sink.tell_staleness(None if staleness is None else staleness.line)
         for subject in direct_get_subjects(self._of):
             subscription = Subscription(subject, SYSTEM_QUEUE, sid=b"0", sink=self._sink)
+            subscription.is_private = staleness is not None
             self._stream.account.account.sublist.insert(subscription)
             self._subscriptions.append(subscription)
 
@@ -109,38 +120,43 @@ class DirectGets:
         task.add_done_callback(self._answering.discard)
 
     async def _answer(self, key: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+        age = None if self._staleness is None else self._staleness.pinned()
         try:
             request = read_request(key.decode("utf-8", "surrogateescape"), headers, body)
             if request.multi_last:
-                await self._send_last_ones(request, reply)
+                await self._send_last_ones(request, reply, age)
             elif request.batch:
-                await self._send_batch(request, reply)
+                await self._send_batch(request, reply, age)
             else:
                 message = await find_message(self._stream.readers, request)
-                self._send(reply, message, request)
+                self._send(reply, message, request, age)
         except BadDirectGet as error:
-            self._status(reply, str(error))
+            self._status(reply, str(error), age)
         except (MessageNotFound, StoreEOF, InvalidSubject):
-            self._status(reply, "404 Message Not Found")
+            self._status(reply, "404 Message Not Found", age)
         except StoreError as error:
-            self._status(reply, f"500 {error.text}")
+            self._status(reply, f"500 {error.text}", age)
 
-    async def _send_batch(self, request: StreamMsgGetRequest, reply: bytes) -> None:
+    async def _send_batch(
+        self, request: StreamMsgGetRequest, reply: bytes, age: AgeLine | None
+    ) -> None:
         """Send matching messages in order, each with the number of later matches, then the end."""
         store, pattern = self._stream.store, request.next_by_subj or ">"
         sequence = request.seq
         if request.start_time is not None:
             sequence = await store.sequence_at(request.start_time)
         pending, _ = await store.num_pending(sequence, pattern)
-        batch = self._batch(request, reply, pending, is_bare=request.no_hdr)
+        batch = self._batch(request, reply, age, pending, is_bare=request.no_hdr)
         batch.look_for(store.filter_of(pattern), sequence)
         if request.batch > 0:  # a batch below zero is answered with the count alone
             await self._send_all(batch)
             if not batch.sent:
                 raise MessageNotFound
-        self._end(reply, batch)
+        self._end(reply, batch, age)
 
-    async def _send_last_ones(self, request: StreamMsgGetRequest, reply: bytes) -> None:
+    async def _send_last_ones(
+        self, request: StreamMsgGetRequest, reply: bytes, age: AgeLine | None
+    ) -> None:
         """Send the last message of each matching subject, as of a sequence or a time.
 
         `no_hdr` does not apply to these.
@@ -158,13 +174,19 @@ class DirectGets:
         if not sequences:
             raise BadDirectGet("404 No Results")
         wanted = [sequence for sequence in sequences if sequence >= request.seq]
-        batch = self._batch(request, reply, len(wanted), is_bare=False)
+        batch = self._batch(request, reply, age, len(wanted), is_bare=False)
         batch.take_list(wanted)
         await self._send_all(batch)
-        self._end(reply, batch, f"\r\nNats-UpTo-Sequence: {upto}")
+        self._end(reply, batch, age, f"\r\nNats-UpTo-Sequence: {upto}")
 
     def _batch(
-        self, request: StreamMsgGetRequest, reply: bytes, pending: int, *, is_bare: bool
+        self,
+        request: StreamMsgGetRequest,
+        reply: bytes,
+        age: AgeLine | None,
+        pending: int,
+        *,
+        is_bare: bool,
     ) -> DirectBatch:
         return DirectBatch(
             self._stream.readers,
@@ -174,6 +196,7 @@ class DirectGets:
             bytes_max=request.max_bytes or BYTES_MAX,
             pending=pending,
             is_bare=is_bare,
+            staleness=age,
         )
 
     async def _send_all(self, batch: DirectBatch) -> None:
@@ -185,9 +208,9 @@ class DirectGets:
             elif not batch.is_done:
                 await asyncio.sleep(CONGESTED_S if batch.is_congested else 0)
 
-    def _end(self, reply: bytes, batch: DirectBatch, more: str = "") -> None:
+    def _end(self, reply: bytes, batch: DirectBatch, age: AgeLine | None, more: str = "") -> None:
         counts = f"Nats-Num-Pending: {batch.pending}\r\nNats-Last-Sequence: {batch.last}"
-        self._status(reply, f"204 EOB\r\n{counts}{more}")
+        self._status(reply, f"204 EOB\r\n{counts}{more}", age)
 
     async def _upto(self, request: StreamMsgGetRequest) -> int:
         """Return the last sequence to consider."""
@@ -201,11 +224,20 @@ class DirectGets:
 
     # Answers
 
-    def _status(self, reply: bytes, status: str) -> None:
-        self._publisher.publish(reply, headers=f"NATS/1.0 {status}\r\n\r\n".encode())
+    def _status(self, reply: bytes, status: str, age: AgeLine | None = None) -> None:
+        line = b"" if age is None else age()
+        self._publisher.publish(reply, headers=b"NATS/1.0 %b\r\n%b\r\n" % (status.encode(), line))
 
-    def _send(self, reply: bytes, message: StoredMessage, request: StreamMsgGetRequest) -> None:
-        headers = b"" if request.no_hdr else described(self._stream.name, message)
+    def _send(
+        self,
+        reply: bytes,
+        message: StoredMessage,
+        request: StreamMsgGetRequest,
+        age: AgeLine | None,
+    ) -> None:
+        headers = b""
+        if not request.no_hdr:
+            headers = described(self._stream.name, message, b"" if age is None else age())
         self._publisher.publish(reply, message.data, headers=headers)
 
 
@@ -263,11 +295,12 @@ def contradicts_itself(request: StreamMsgGetRequest) -> bool:
     )
 
 
-def described(stream: str, message: StoredMessage) -> bytes:
-    """Return the message's own headers and those that say which message it is."""
+def described(stream: str, message: StoredMessage, line: bytes = b"") -> bytes:
+    """Return the message's own headers, those that say which message it is, and one more line."""
     own = message.headers
     text = (
         f"Nats-Stream: {stream}\r\nNats-Subject: {message.subject}\r\n"
         f"Nats-Sequence: {message.sequence}\r\nNats-Time-Stamp: {timestamp(message.time_ns)}\r\n"
     )
-    return (own[:-2] if own else _BEGIN) + text.encode("utf-8", "surrogateescape") + b"\r\n"
+    text_bytes = text.encode("utf-8", "surrogateescape")
+    return (own[:-2] if own else _BEGIN) + text_bytes + line + b"\r\n"

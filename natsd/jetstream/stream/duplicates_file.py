@@ -1,4 +1,4 @@
-"""The message ids that a stream knew when it was closed: `duplicates.db` beside its `meta.json`.
+"""The message ids of a stream at a close or a RAFT snapshot: `duplicates.db` beside `meta.json`.
 
 Promise
 - The file describes one moment, and says which: the ids of later messages are found in the

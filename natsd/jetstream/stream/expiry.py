@@ -53,9 +53,11 @@ class Expiry:
             self._wake(expires_ns)
 
     def close(self) -> None:
-        """Stop checking."""
+        """Stop checking; nothing more is removed, also by a check that runs."""
         self._is_open = False
         self._alarm.cancel()
+        if self._work is not None:
+            self._work.cancel()
 
     def _set(self, now_ns: int, wait_ns: int) -> None:
         max_age_ns = self._store.limits.max_age_ns

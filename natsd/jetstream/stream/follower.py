@@ -5,29 +5,29 @@ Promise
   delivers nothing.
 - Commands are applied one at a time, in the order of their indexes, without a gap. A command that
   cannot be applied raises StoreError or OSError: the follower must not go on.
+- After a restart, commands come again whose changes are in the files already, some or all of them:
+  the commands from `start_from` on make the same state as if they came once. Each part of the
+  state (messages, each consumer) may be as of another command, but none as of an earlier one.
+- A message that differs from the one that is stored under its sequence raises Diverged.
 - `apply` reads no clock. It may read blocks that are not in memory, and awaits that.
 
 Source: RAFT's state machine; nats-server's `applyStreamEntries` and `applyConsumerEntries`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import singledispatchmethod
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from natsd.core.steps import Breaks, Steps, run_cooperatively
+from natsd.core.steps import Breaks, run_cooperatively
 from natsd.jetstream.commands.commands import (
-    Acknowledge,
+    ChangeTracker,
     Command,
     CreateConsumer,
     Delete,
     DeleteConsumer,
-    Deliver,
     EnforceLimits,
     ExpireMessages,
-    ForgetDeliveries,
-    Hold,
-    LetGo,
-    PassOver,
     PauseConsumer,
     Publish,
     PublishBatch,
@@ -40,10 +40,8 @@ from natsd.jetstream.commands.commands import (
     Restore,
     Runs,
     Skip,
-    Terminate,
     UpdateConsumer,
 )
-from natsd.jetstream.commands.tracker_entries import TrackerCommand, apply_to_tracker
 from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.consumer.config import filters_of
 from natsd.jetstream.consumer.start_position import StartPosition
@@ -51,28 +49,54 @@ from natsd.jetstream.models.consumer import ConsumerConfig
 from natsd.jetstream.models.go_json import decode
 from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.snapshot.builder import StreamBuilder
-from natsd.jetstream.snapshot.contents import SnapshotConsumer
-from natsd.jetstream.snapshot.replicating import LAST_ENTRY, builder_of
+from natsd.jetstream.snapshot.replicating import LAST_ENTRY, replica_builder
+from natsd.jetstream.stream.files import StreamAsset
 from natsd.jetstream.stream.limits import without_limits
-from natsd.jetstream.stream.publishing import apply_publish, begin_together, end_together
+from natsd.jetstream.stream.publishing import (
+    apply_publish,
+    apply_publishes,
+    begin_together,
+    end_together,
+)
 from natsd.store.block.cold_block import ColdBlock
+from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
     from natsd.jetstream.stream.stream import Stream
+
+
+class Diverged(StoreError):
+    """The stream is not what its leader's commands make."""
 
 
 class Follower:
     """The applying of commands to a stream that was created and has not begun."""
 
     def __init__(self, stream: "Stream") -> None:
-        self.stream = stream
         self._restoring: StreamBuilder | None = None  # of a snapshot of which entries are missing
-        self.forget_limits()
+        self.follow(stream)
 
     @property
     def applied(self) -> int:
         """Index of the last command that was applied; 0: none."""
         return self.stream.readers.log.applied_index
+
+    def start_from(self, index: int) -> None:
+        """Have `apply` go on behind that index; the files may have later changes."""
+        self.stream.readers.log.applied_index = index
+
+    async def replace(self, asset: StreamAsset, built: Path) -> None:
+        """Put a stream that was built in the place of this one. Raises StoreError, OSError."""
+        self.follow(await self.stream.follow_restored(asset, built))
+
+    def follow(self, stream: "Stream") -> None:
+        """Go on with a stream that took the place of this one."""
+        self.stream = stream
+        stream.begin_as_replica()
+        stream.begin_noting_positions()
+        if stream.scheduled is not None:
+            stream.scheduled.delays.replicate()
+        self.forget_limits()
 
     def forget_limits(self) -> None:
         """Leave it to the leader what is removed."""
@@ -84,6 +108,15 @@ class Follower:
         assert index == self.applied + 1
         await self._apply(command)
         self.stream.readers.log.applied_index = index
+
+    def apply_publishes(self, commands: bytes, at: int, count: int) -> tuple[int, int]:
+        """Apply publishes as they are encoded; see `publishing.apply_publishes`.
+
+        The first other command is left to `apply`, as is one that comes again. Raises StoreError.
+        """
+        applied, at = apply_publishes(self.stream.ingest, commands, at, count)
+        self.stream.readers.log.applied_index += applied
+        return applied, at
 
     async def apply_again(self, commands: Iterable[Command], index: int) -> None:
         """Apply committed commands that were undone; the last applied one has that index.
@@ -102,8 +135,34 @@ class Follower:
 
     @_apply.register
     async def _(self, command: Publish) -> None:
-        apply_publish(self.stream.ingest, command)
+        if await self._is_new(command):
+            apply_publish(self.stream.ingest, command)
+        else:
+            self._note(command)
         await self._remove(command.removed)
+
+    def _note(self, command: Publish) -> None:
+        """Note what the stream knows of a message that comes again: it may be removed."""
+        self.stream.known_ids.note_removed(command)
+        if command.is_delayed and self.stream.scheduled is not None:
+            self.stream.scheduled.delays.take(
+                command.sequence, command.subject, command.headers, command.data, command.time_ns
+            )
+        if self.stream.ingest.noting is not None:
+            self.stream.ingest.noting(command.headers)
+
+    async def _is_new(self, command: Publish) -> bool:
+        """Return whether the message is not stored yet. Raises Diverged."""
+        log = self.stream.readers.log
+        if command.sequence > log.last_sequence:
+            if command.sequence > log.last_sequence + 1:
+                raise Diverged(f"message {log.last_sequence + 1} is missing")
+            return True
+        if log.has(command.sequence):
+            stored = await self.stream.store.load(command.sequence)
+            if (stored.time_ns, stored.data) != (command.time_ns, command.data):
+                raise Diverged(f"message {command.sequence} differs from that of the leader")
+        return False
 
     @_apply.register
     async def _(self, command: PublishBatch) -> None:
@@ -120,13 +179,16 @@ class Follower:
     async def _apply_together(self, commands: list[Command]) -> None:
         ingest = self.stream.ingest
         publishes = [each for each in commands if isinstance(each, Publish)]
-        if publishes:
+        if publishes and await self._is_new(publishes[0]):
             begin_together(ingest, publishes)
             try:
                 for each in publishes:
                     apply_publish(ingest, each)
             finally:
                 end_together(ingest)
+        else:
+            for each in publishes:
+                self._note(each)
         for command in commands:
             if isinstance(command, Publish):
                 await self._remove(command.removed)
@@ -135,7 +197,9 @@ class Follower:
 
     @_apply.register
     async def _(self, command: Skip) -> None:
-        self.stream.ingest.skip(command.last - self.stream.readers.log.last_sequence)
+        missing = command.last - self.stream.readers.log.last_sequence
+        if missing > 0:
+            self.stream.ingest.skip(missing)
 
     @_apply.register(PurgeMessages)
     @_apply.register(ExpireMessages)
@@ -150,9 +214,13 @@ class Follower:
 
     @_apply.register
     async def _(self, command: PurgeAll) -> None:
-        store = self.stream.store
-        store.log.clear(command.next_sequence)
-        store.changed()
+        store, next_sequence = self.stream.store, command.next_sequence
+        if next_sequence > store.log.last_sequence:
+            store.log.clear(next_sequence)
+            store.changed()
+        else:  # it comes again, and these are later messages
+            first = store.log.first_sequence
+            await self._remove(((first, next_sequence - 1),) if first < next_sequence else ())
 
     @_apply.register
     async def _(self, command: RemoveDelayed) -> None:
@@ -166,7 +234,7 @@ class Follower:
 
     async def _remove(self, runs: Runs, *, erase: bool = False) -> None:
         store, breaks = self.stream.store, Breaks()
-        for sequence in _sequences(runs):
+        for sequence in _sequences(runs, store.log.first_sequence):
             while True:
                 try:
                     store.log.delete(sequence, erase=erase)
@@ -182,22 +250,24 @@ class Follower:
     async def _(self, command: Restore) -> None:
         stream = self.stream
         if self._restoring is None:
-            self._restoring = builder_of(
-                stream.account, stream.name, _is_checked, config=stream.config, is_given=False
-            )
+            self._restoring = replica_builder(stream.account, stream.config)
             await self._restoring.begin()
         builder = self._restoring
         await builder.take(command.name, command.body)
         if command.name == LAST_ENTRY:
             asset, self._restoring = await builder.finish(), None
-            self.stream = await stream.follow_restored(asset, builder.directory)
-            self.forget_limits()
+            await self.replace(asset, builder.directory)
 
     # Consumers
 
     @_apply.register
     async def _(self, command: CreateConsumer) -> None:
         stream, config = self.stream, decode(ConsumerConfig, command.config)
+        known = stream.consumers.get(command.name)
+        if known is not None and known.created_ns == command.created_ns:
+            return
+        if known is not None:  # it was made later, and is made again
+            await known.delete()
         start = StartPosition(command.next_sequence, resume=command.resume)
         new = lifecycle.NewConsumer(command.name, config, command.created_ns, start)
         wanted = await run_cooperatively(stream.readers.list_filters(filters_of(config)))
@@ -209,41 +279,36 @@ class Follower:
 
     @_apply.register
     async def _(self, command: UpdateConsumer) -> None:
-        consumer = self.stream.consumers[command.name]
-        await consumer.update(decode(ConsumerConfig, command.config))
+        consumer = self.stream.consumers.get(command.name)
+        if consumer is not None:
+            await consumer.update(decode(ConsumerConfig, command.config))
 
     @_apply.register
     async def _(self, command: PauseConsumer) -> None:
-        consumer = self.stream.consumers[command.name]
-        await consumer.update(consumer.paused_config(command.until_ns))
+        consumer = self.stream.consumers.get(command.name)
+        if consumer is not None:
+            await consumer.update(consumer.paused_config(command.until_ns))
 
     @_apply.register
     async def _(self, command: DeleteConsumer) -> None:
-        await self.stream.consumers[command.name].delete()
+        consumer = self.stream.consumers.get(command.name)
+        if consumer is not None:
+            await consumer.delete()
 
     @_apply.register
     async def _(self, command: ResetConsumer) -> None:
-        self.stream.consumers[command.name].store.reset(command.next_sequence - 1)
+        consumer = self.stream.consumers.get(command.name)
+        if consumer is not None:
+            consumer.store.reset(command.next_sequence - 1)
 
-    @_apply.register(Deliver)
-    @_apply.register(Acknowledge)
-    @_apply.register(PassOver)
-    @_apply.register(ForgetDeliveries)
-    @_apply.register(Hold)
-    @_apply.register(LetGo)
-    @_apply.register(Terminate)
-    async def _(self, command: TrackerCommand) -> None:
-        store = self.stream.consumers[command.name].store
-        apply_to_tracker(command, store.tracker)
-        store.commit()
+    @_apply.register
+    async def _(self, command: ChangeTracker) -> None:
+        consumer = self.stream.consumers.get(command.name)
+        if consumer is not None:
+            consumer.store.tracker.apply(command.entries)
+            consumer.store.commit()
 
 
-def _is_checked(
-    _consumer: SnapshotConsumer, _stream: StreamConfig, _others: Mapping[str, ConsumerConfig]
-) -> Steps[None]:
-    """Check nothing: the leader did."""
-    yield from ()
-
-
-def _sequences(runs: Runs) -> Iterable[int]:
-    return (sequence for first, last in runs for sequence in range(first, last + 1))
+def _sequences(runs: Runs, begin: int) -> Iterable[int]:
+    """Return the sequences of the runs, from `begin` on."""
+    return (sequence for first, last in runs for sequence in range(max(first, begin), last + 1))

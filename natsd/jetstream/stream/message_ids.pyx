@@ -31,6 +31,7 @@ cdef enum:
     EXPIRED_PER_ID = 2
     EXPIRED_PER_SLICE = 4096
     RECOLLECTED_PER_SLICE = 4096
+    ENCODED_PER_STEP = 512
     RECOLLECTED_AT_ONCE = 100_000       # more messages than that are read in the background
 
 cdef int64_t SLICE_PAUSE_NS = 1_000_000
@@ -150,19 +151,47 @@ cdef class MessageIds(Actor):
         """Return all ids within the window, for `restore`."""
         return self.log.edges.last.to_bytes(8, "little") + self.window.encode()
 
-    def restore(self, bytes encoded not None, int64_t now_ns) -> None:
-        """Take on encoded ids; `rebuild` finds those of later messages.
+    def encode_upto(self, upto):
+        """Return, in steps, the ids of messages up to that sequence, which is not undone."""
+        parts, number = [upto.to_bytes(8, "little")], None
+        while number != 0:
+            part, number = self.window.encode_some(number or 0, upto, ENCODED_PER_STEP)
+            parts.append(part)
+            yield
+        return b"".join(parts)
+
+    def restore(self, bytes encoded not None, int64_t now_ns):
+        """Take on encoded ids, in steps; `rebuild` finds those of later messages.
 
         Raises DamagedEncoding; then nothing is taken on.
         """
-        cdef uint64_t upto
         if len(encoded) < 8:
             raise DamagedEncoding("message ids: cut off")
-        upto = int.from_bytes(encoded[:8], "little")
         if self.window_ns:
-            self.window.decode(encoded[8:], now_ns - self.window_ns, self.log.edges.last)
-        self.upto = min(upto, self.log.edges.last)
+            yield from self.window.decode(
+                encoded, now_ns - self.window_ns, self.log.edges.last, at=8
+            )
+        self.upto = min(int.from_bytes(encoded[:8], "little"), self.log.edges.last)
         self.watch_window(now_ns)
+
+    def merge(self, ids not None) -> None:
+        """Add ids among those that are known; each is its sequence, time in ns, and the id."""
+        cdef DuplicateWindow merged = DuplicateWindow(secrets.randbits(64))
+        if self.window_ns == 0:
+            return
+        found = {sequence: (time_ns, id) for sequence, time_ns, id in ids}
+        found |= {sequence: (time_ns, id) for sequence, time_ns, id in self.window.ids()}
+        for sequence, (time_ns, id) in sorted(found.items()):
+            merged.add_id(id, sequence, time_ns)
+        self.window = merged
+
+    def outlive_messages(self) -> bool:
+        """Whether ids in the window may be of messages that were removed."""
+        cdef uint64_t first = self.log.edges.first
+        return self.window.count > 0 and (
+            self.window.oldest_sequence < first
+            or <uint64_t> self.log.msgs < self.log.edges.last - first + 1
+        )
 
     async def rebuild(self, now_ns: int) -> None:
         """Find the ids within the window that `restore` did not bring, and the last one."""

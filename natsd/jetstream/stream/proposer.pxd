@@ -2,8 +2,18 @@
 
 from libc.stdint cimport uint64_t
 
+from natsd.store.consumer.tracking cimport EntryBuffer, EntryListener
 from natsd.store.log.message_log cimport MessageLog
 from natsd.store.sequence_set cimport SequenceSet
+
+
+cdef class TrackerRun(EntryListener):
+    """Changes of one consumer's tracker that are no part of a command yet."""
+    cdef Proposer proposer
+    cdef str name
+    cdef EntryBuffer entries    # made before the removals that are no part of a command
+    cdef EntryBuffer caused     # made since, and perhaps because of them
+    cdef bint is_listed         # in `Proposer.runs`
 
 
 cdef class Proposer:
@@ -15,7 +25,9 @@ cdef class Proposer:
     cdef object staged          # deque: uncommitted commands, each with the stream's last sequence
     cdef object unwritten       # deque of (index, command): committed, maybe not in the log's files
     cdef SequenceSet removed    # messages removed since the last command
-    cdef list caused            # consumers' changes that these removals caused
+    cdef list runs              # TrackerRuns with changes
+    cdef Actor summoned         # submitted at a first change, to propose the rest; or None
+    cdef Scheduler scheduler
     cdef list batch             # commands of the atomic batch that is being appended; or None
 
     cdef int note_removed(self, uint64_t sequence) except -1
@@ -25,10 +37,14 @@ cdef class Proposer:
     cdef int begin_publish(self) except -1
     # Propose the publish, whose command contains `take_removed`.
     cdef int end_publish(self, command) except -1
-    cdef int propose_caused(self) except -1
+    cdef int propose_runs(self) except -1
+    cdef int settle_caused(self) except -1
+    cdef int put(self, command) except -1
     cdef int begin_batch(self) except -1
     cdef int end_batch(self) except -1
     cdef int hand_on(self, command) except -1
+    # Return the stream's last sequence at the command with that index; 0: it is committed.
+    cdef uint64_t sequence_at(self, uint64_t index) except? 0
     # Note that all commands up to `index` are committed. Returns the last stream sequence that is
     # committed, or `before` if that did not change.
     cdef uint64_t commit(self, uint64_t index, uint64_t before) except? 0

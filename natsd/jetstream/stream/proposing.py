@@ -7,7 +7,7 @@ Every change is proposed where it is made, in the turn in which it is made:
     delayed messages that are gone     schedules/delays.py
     configurations                     stream.py, consumer/consumer.py, consumer/lifecycle.py
     a restored stream                  snapshot/replicating.py
-    deliveries, acknowledgements       the consumer's tracker (`ConsumerTracker.on_entry`)
+    deliveries, acknowledgements       the consumer's tracker (`ConsumerTracker.listener`)
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +24,9 @@ from natsd.jetstream.commands.commands import (
 )
 from natsd.jetstream.commands.committer import CommandCommitter
 from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
+from natsd.jetstream.sourcing.committed_positions import CommittedPositions
+from natsd.jetstream.stream.agreement import Agreement
 from natsd.jetstream.stream.committed import CommittedState
 from natsd.jetstream.stream.state import Proposer, StreamReaders
 from natsd.store.log_store import LogStore
@@ -49,6 +52,9 @@ class ProposingStream(Protocol):
     readers: StreamReaders
     config: StreamConfig
     committed: CommittedState | None
+    committed_positions: CommittedPositions | None
+    agreement: Agreement | None
+    scheduled: ScheduledMessages | None
 
     @property
     def consumers(self) -> "Mapping[str, Consumer]":
@@ -62,9 +68,13 @@ def begin_proposing(stream: ProposingStream, committer: CommandCommitter, index:
     """
     if isinstance(stream.store, MemStore):
         stream.store.begin_commits()
-    stream.committed = CommittedState(stream.config)
+    stream.committed = CommittedState(stream.config, stream.committed_positions)
     proposer = Proposer(committer, stream.readers.log, index, stream.committed.take)
     stream.readers.begin_proposing(proposer)
+    if stream.scheduled is not None:
+        stream.scheduled.delays.begin_proposing(proposer)
+    stream.committed.on_delayed = partial(_note_delayed, stream)
+    stream.agreement = Agreement(proposer)
 
     def removed(cause: RemovalCause) -> None:
         proposer.propose_removals(COMMANDS[cause])
@@ -72,10 +82,18 @@ def begin_proposing(stream: ProposingStream, committer: CommandCommitter, index:
     stream.store.on_removed = removed
 
 
+def _note_delayed(stream: ProposingStream, command: Command) -> None:
+    if stream.scheduled is not None:
+        stream.scheduled.delays.note_committed(command)
+
+
 def end_proposing(stream: ProposingStream) -> None:
     """Propose nothing any more; what is there is shown once it is durable."""
     stream.store.on_removed = None
     stream.committed = None
+    if stream.agreement is not None:
+        stream.agreement.end()
+        stream.agreement = None
     for consumer in stream.consumers.values():
-        consumer.store.tracker.on_entry = None
+        consumer.store.tracker.listener = None
     stream.readers.begin_proposing(None)

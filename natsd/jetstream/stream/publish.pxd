@@ -31,7 +31,10 @@ cdef class Ingest(Actor):
     cdef bytes prefix                   # the beginning of every PubAck
     # callback(expires_ns) for each message with a lifetime; or None
     cdef public object expiring
+    # callback(headers) for each message that a follower applies, if it has sources; or None
+    cdef public object noting
     cdef public object failing          # callback(error) for each failed commit; or None
+    cdef readonly Refusals refusals
     cdef public object trace_publish    # `trace_publish` of traced_publish.pyx
     cdef public Admission atomic_batches    # None: the stream takes no such batches
     cdef public Admission fast_batches

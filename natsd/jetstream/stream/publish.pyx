@@ -78,6 +78,7 @@ cdef class Ingest(Actor):
         self.log = stream.log
         self.usage = usage
         self.acks = AckQueue()
+        self.refusals = Refusals(self.acks, stream.scheduler, self)
         self.busy = AckQueue()
         self.message_ids = MessageIds(stream)
         self.rollups = Rollups(stream, self.acks, self)
@@ -658,8 +659,6 @@ cdef class Ingest(Actor):
         self.usage = usage
         self.count_bytes()
 
-    # Answers
-
     cdef int answer(
         self, AnswerKind kind, uint64_t wait, uint64_t value, const char* reply,
         Py_ssize_t reply_len, bytes text,
@@ -700,7 +699,7 @@ cdef class Ingest(Actor):
         self.count_bytes()
         self.send_busy()
         is_more = self.send_acks()
-        self.backpressure.settle(self.stream.visible)
+        self.backpressure.settle(self.stream.settled())
         self.scheduled.settle(self.stream.visible)
         return is_more
 
@@ -708,10 +707,12 @@ cdef class Ingest(Actor):
         """Send the answers that wait for nothing any more. True: more of them are left."""
         cdef Answer answer
         cdef int left = ACKS_PER_SLICE
-        cdef uint64_t durable = self.stream.visible
+        cdef uint64_t durable = max(self.stream.visible, self.stream.acknowledged)
         while self.acks.peek(&answer) and answer.wait <= durable and not answer.is_held:
             if left == 0:
                 return True
+            if not self.refusals.may_send(&answer):
+                return False
             left -= 1
             try:
                 self.send(&answer)
@@ -724,8 +725,7 @@ cdef class Ingest(Actor):
         cdef char* end
         if answer.kind == TEXT or answer.kind == STORED_TEXT:
             self.stream.publisher.send(
-                to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, answer.text,
-                answer.text_len,
+                to, answer.reply, answer.reply_len, NULL, 0, NULL, 0, answer.text, answer.text_len
             )
             return 0
         if answer.kind == STORED_WITH and answer.text_len + DECIMAL_BYTES_MAX >= self.tail_room:
@@ -764,8 +764,10 @@ cdef class Ingest(Actor):
         """Answer the publishers of rolled back messages with the error, and forget their ids."""
         cdef bytes text = refusal(self.settings.name, store_error(error))
         cdef uint64_t durable = self.log.edges.last
-        cdef uint64_t kept = max(durable, self.stream.stored_again)
+        cdef uint64_t kept = max(durable, self.stream.stored_again, self.stream.visible)
+        self.refusals.drop()
         self.acks.fail_above(kept, PyBytes_AS_STRING(text), len(text))
+        self.refusals.confirm_all()
         self.message_ids.forget_above(durable)
         if self.republisher is not None:
             self.republisher.forget_above(durable)
@@ -778,8 +780,6 @@ cdef class Ingest(Actor):
         self.stream.scheduler.submit(self)
         if self.failing is not None:
             self.failing(error)
-
-    # Answers that were held back
 
     def release_answer(self, uint64_t sequence) -> None:
         """Send the held answer of a message: it is true now."""

@@ -15,6 +15,7 @@ Source: nats-server's `stream`; docs/store.md.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
@@ -46,17 +47,16 @@ from natsd.jetstream.models.stream import (
 )
 from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
 from natsd.jetstream.server_resources import ServerResources
+from natsd.jetstream.snapshot.contents import ConsumerImage
 from natsd.jetstream.snapshot.replicating import propose_restored
+from natsd.jetstream.sourcing.committed_positions import CommittedPositions
+from natsd.jetstream.sourcing.positions import Positions
 from natsd.jetstream.sourcing.sourcing import Sourcing
+from natsd.jetstream.stream.agreement import Agreement
 from natsd.jetstream.stream.batches import take_batches
 from natsd.jetstream.stream.batching import trace_publish
 from natsd.jetstream.stream.committed import CommittedState
 from natsd.jetstream.stream.direct_get import DirectGets
-from natsd.jetstream.stream.duplicates_file import (
-    has_duplicates,
-    keep_duplicates,
-    read_duplicates,
-)
 from natsd.jetstream.stream.expiry import Expiry
 from natsd.jetstream.stream.files import (
     StreamAsset,
@@ -65,17 +65,18 @@ from natsd.jetstream.stream.files import (
     install_stream,
 )
 from natsd.jetstream.stream.info import stream_info, subject_counts
+from natsd.jetstream.stream.known_ids import KnownIds
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
 from natsd.jetstream.stream.markers import replace_expired
 from natsd.jetstream.stream.proposing import begin_proposing, end_proposing
 from natsd.jetstream.stream.publishing import Ingest, Usage
 from natsd.jetstream.stream.reading import find_message, names_one_message
 from natsd.jetstream.stream.settings import IngestSettings
+from natsd.jetstream.stream.staleness import Staleness
 from natsd.jetstream.stream.state import StreamReaders
 from natsd.jetstream.stream.storage import open_store
 from natsd.jetstream.tiers import UNLIMITED, AccountTiers
 from natsd.store.errors import (
-    DamagedEncoding,
     MessageNotFound,
     StoreEOF,
     StoreError,
@@ -89,8 +90,6 @@ _logger = logging.getLogger(__name__)
 
 TURNS_TO_TELL: Final = 2
 """Turns of the event loop from a commit until its acknowledgements are sent."""
-DUPLICATES_LEFT_MAX: Final = 100_000
-"""Most message ids kept for the next start; more are found faster in the messages."""
 EVERYTHING: Final = ">"
 _SID: Final = b"0"
 
@@ -138,18 +137,25 @@ class Stream:
         self.ingest: Ingest = Ingest(
             self.readers, settings, account.tiers.usage_of(config.num_replicas)
         )
+        self.known_ids = KnownIds(self)
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
         self.ingest.expiring = self._expiry.note
         self.ingest.failing = self._commit_failed
+        self.on_rolled_back: Callable[[StoreError], object] | None = None
+        """Called with the reason when changes of the messages were undone."""
         self.ingest.trace_publish = trace_publish
         take_batches(self)
         self._direct = DirectGets(self)
+        self._answers_gets = False  # the stream leads, or follows and has what is committed
+        self._staleness: Staleness | None = None  # of a read replica that answers
+        self.committed_positions: CommittedPositions | None = None  # None: one replica
         self.sourcing = Sourcing(self)
         self.scheduled: ScheduledMessages | None = None
         self._listening = Listening(account.account.sublist, _SID, self.ingest)
         self._changing = KeyedLock()
         self.transfers: set[asyncio.Task[None]] = set()  # snapshots under way
         self.committed: CommittedState | None = None  # what the replicas have; None: one replica
+        self.agreement: Agreement | None = None  # of the replicas, while this one leads them
         if jetstream.committer_of is not None:
             begin_proposing(self, jetstream.committer_of(self))
 
@@ -177,6 +183,14 @@ class Stream:
     def damage(self) -> list[FoundDamage]:
         """The damage that was found in the stream's files."""
         return self.store.damage if isinstance(self.store, FileStore) else []
+
+    @property
+    def file_stores(self) -> list[FileStore]:
+        """The stores of messages, stored and delayed, that have files."""
+        stores = (
+            [self.store] if self.scheduled is None else [self.store, self.scheduled.delays.store]
+        )
+        return [each for each in stores if isinstance(each, FileStore)]
 
     # Creation and end
 
@@ -245,7 +259,7 @@ class Stream:
             if is_restored and is_replicated:
                 await propose_restored(stream)
             await lifecycle.recover_all(stream)
-            await stream.recall_duplicates(now_ns)
+            await stream.known_ids.recall(now_ns)
             await stream.open_scheduled(config)
         except BaseException:
             stream.ingest.release_usage()
@@ -265,10 +279,9 @@ class Stream:
         stream = cls(account, config, created_ns, store)
         try:
             await lifecycle.recover_all(stream, is_led=True)
-            await stream.recall_duplicates(stream.readers.log.last_time_ns)
+            await stream.known_ids.recall(stream.readers.log.last_time_ns)
+            await stream.begin_noting_positions().recall()
             await stream.open_scheduled(config)
-            if stream.scheduled is not None:
-                await stream.scheduled.delays.follow()
         except BaseException:
             stream.ingest.release_usage()
             await stream.close()
@@ -288,17 +301,31 @@ class Stream:
         account.streams[restored.name] = restored
         return restored
 
-    async def recall_duplicates(self, now_ns: int) -> None:
-        """Load or find the message ids of recent publishes. Raises StoreError, OSError."""
-        if self.is_filed:
-            volume = self.jetstream.volume
-            left = await volume.read(read_duplicates, self.jetstream.vault, self.directory)
-            if left is not None:
-                try:
-                    self.ingest.message_ids.restore(left, now_ns)
-                except DamagedEncoding as error:
-                    _logger.warning("JetStream: stream %s: %s", self.name, error)
-        await self.ingest.message_ids.rebuild(now_ns)
+    async def follow_built(
+        self,
+        asset: StreamAsset,
+        messages: LogStore,
+        delayed: LogStore | None,
+        consumers: Iterable[ConsumerImage],
+        message_ids: bytes,
+        positions: Positions,
+    ) -> "Stream":
+        """Put a stream that was built in memory in the place of this one, as `follow_restored`.
+
+        `delayed` are its delayed messages; None: none waits. `message_ids` are encoded, `positions`
+        those of its sources. Raises StoreError, OSError.
+        """
+        await self.abandon()
+        built = Stream(self.account, asset.config, asset.created, messages)
+        for each in consumers:
+            consumer = each.consumer
+            await lifecycle.make_again(built, consumer.name, consumer.asset, each.state)
+        await built.known_ids.recall(built.readers.log.last_time_ns, message_ids)
+        built.begin_noting_positions().take(positions)
+        if asset.config.allow_msg_schedules:
+            built.scheduled = await ScheduledMessages.open(built, delayed, is_led=True)
+        self.account.streams[built.name] = built
+        return built
 
     async def keep_to_limits(self) -> None:
         """Remove the messages that the configuration's limits forbid. Raises StoreError.
@@ -315,7 +342,11 @@ class Stream:
         Raises StoreError, OSError.
         """
         if config.allow_msg_schedules and self.scheduled is None:
-            self.scheduled = await ScheduledMessages.open(self)
+            proposer = self.readers.proposer
+            is_led = proposer is None and self.committed_positions is not None
+            self.scheduled = await ScheduledMessages.open(self, is_led=is_led)
+            if proposer is not None:
+                self.scheduled.delays.begin_proposing(proposer)
 
     async def begin(self) -> None:
         """Receive messages and requests.
@@ -327,8 +358,11 @@ class Stream:
             self.readers.keep_unclaimed()
             self.readers.recheck_soon()
         self._begin_expiry()
-        if self.config.allow_direct:
-            self._direct.open()
+        self._answers_gets = True
+        self._staleness = None
+        self._set_direct(self.config)
+        self.known_ids.complete()
+        take_batches(self)
         self.ingest.resume()
         if self.scheduled is not None:
             self.scheduled.begin()
@@ -339,11 +373,15 @@ class Stream:
     async def end_leading(self) -> None:
         """Receive nothing more, because another server leads the stream's replicas now."""
         await self._end()
+        if self.scheduled is not None:
+            await self.scheduled.end_leading()
+        await self.sourcing.ended()
+        self.sourcing = Sourcing(self)
 
     async def _end(self, *, is_gone: bool = False) -> None:
         await run_cooperatively(self.sourcing.end(is_gone=is_gone))
         self.ingest.pause()
-        self._direct.close()
+        self.end_gets()
         self._expiry.close()
         await run_cooperatively(self._listening.change(()))
 
@@ -376,25 +414,18 @@ class Stream:
                 await self.scheduled.close()
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: what waits: %s", self.name, error)
-        duplicates, count = b"", len(self.ingest.message_ids)
-        if self.is_filed and self._knows_few_ids:
-            duplicates = self.ingest.message_ids.encode()
+        keep_ids = self.known_ids.at_close()
         self.ingest.close()
         self.readers.close()
         try:
             await self.store.close()
-            if duplicates:
-                await self.jetstream.volume.read(self._keep_duplicates, duplicates, count > 0)
+            await keep_ids()
         except (StoreError, OSError) as error:
             _logger.error("JetStream: stream %s: %s", self.name, error)
 
-    def _keep_duplicates(self, encoded: bytes, is_any: bool) -> None:
-        """Write the ids if there are any, or if an earlier file has some. Blocks on the disk."""
-        vault, directory = self.jetstream.vault, self.directory
-        if is_any or has_duplicates(vault, directory):
-            keep_duplicates(vault, directory, encoded)
-
     def _commit_failed(self, error: StoreError) -> None:
+        if self.on_rolled_back is not None:
+            self.on_rolled_back(error)
         if isinstance(error, StoreFull):
             server_out_of_storage(self.jetstream, self.name)
 
@@ -413,15 +444,7 @@ class Stream:
 
     def encode_message_ids(self) -> bytes:
         """Return the ids in the duplicate window; b"" if reading the messages is as fast."""
-        if len(self.ingest.message_ids) and self._knows_few_ids:
-            return self.ingest.message_ids.encode()
-        return b""
-
-    @property
-    def _knows_few_ids(self) -> bool:
-        """Whether all ids are known and loading them is faster than reading the messages."""
-        message_ids = self.ingest.message_ids
-        return not message_ids.is_recollecting and len(message_ids) <= DUPLICATES_LEFT_MAX
+        return self.known_ids.encode_few()
 
     async def rename_removed(self) -> Path | None:
         """Rename the stream's directory, which deletes the stream, also after a crash.
@@ -439,6 +462,8 @@ class Stream:
     async def abandon(self) -> None:
         """End everything of a deleted stream and close it; its account removes the files."""
         await self._end(is_gone=True)
+        if self.agreement is not None:
+            self.agreement.end()
         await self._end_transfers()
         async with self._changing(self.name):  # no consumer is being made
             breaks = Breaks()
@@ -480,10 +505,7 @@ class Stream:
         self.store.update_limits(limits, expired_ns)
         if config.retention is not before.retention:
             self.readers.set_retention(config.retention.value)
-        if config.allow_direct:
-            self._direct.open()
-        else:
-            self._direct.close()
+        self._set_direct(config)
         self._begin_expiry()
         await run_cooperatively(self.sourcing.configure(config))
         await run_cooperatively(self._listening.change(config.subjects))
@@ -494,6 +516,8 @@ class Stream:
         await self.open_scheduled(config)
         await self._write_config(config)
         self._take_config(config, settings)
+        if self._answers_gets:
+            self.begin_gets(self._staleness)
 
     async def _write_config(self, config: StreamConfig) -> None:
         if self.is_filed:
@@ -505,11 +529,30 @@ class Stream:
         """Put a configuration in force for the state; return the one before."""
         before, self.config = self.config, config
         self.ingest.configure(settings)
+        if self.committed_positions is not None:
+            self.committed_positions.configure(config)
+            self._note_positions(self.committed_positions)
         if isinstance(self.store, FileStore):
             self.store.set_compression(is_compressed(config))
         return before
 
     # Replication
+
+    def begin_as_replica(self) -> None:
+        """Write files behind the log of the replicas, which makes changes durable."""
+        self.readers.begin_as_replica()
+        for consumer in self.consumers.values():
+            consumer.own_store.write_behind()
+
+    def begin_noting_positions(self) -> CommittedPositions:
+        """Return the committed positions of the sources, which are noted from now on."""
+        if self.committed_positions is None:
+            self.committed_positions = CommittedPositions(self)
+            self._note_positions(self.committed_positions)
+        return self.committed_positions
+
+    def _note_positions(self, positions: CommittedPositions) -> None:
+        self.ingest.noting = positions.note if positions.is_any else None
 
     def propose(self, command: Command) -> None:
         """Propose a change that was made; with one replica, nobody has to agree to it."""
@@ -522,6 +565,46 @@ class Stream:
         The first command has index 1.
         """
         self.readers.commit(index)
+        if self.scheduled is not None:
+            self.scheduled.delays.commit()
+        if self.agreement is not None:
+            self.agreement.moved()
+
+    async def agreed(self) -> None:
+        """Return once the replicas have committed every change so far; with one replica, at once.
+
+        Raises NotCommitted if the stream stops to lead first. It does not notice if that happened
+        before the call: `agreement`, taken before the change was made, does.
+        """
+        if self.agreement is not None:
+            await self.agreement.reached()
+
+    # Direct gets
+
+    def begin_gets(self, staleness: Staleness | None = None) -> None:
+        """Answer direct gets as a follower that has what is committed; a leader does in any case.
+
+        A follower shows what it has applied, and that is committed. `staleness` is that of a read
+        replica; None: the stream is another replica. The read replica of a mirror does not answer
+        for the origin: nobody knows how much the mirror lacks.
+        """
+        self._answers_gets = True
+        self._staleness = staleness
+        self._set_direct(self.config)
+        if staleness is None:
+            self.sourcing.follow(self.config)
+
+    def end_gets(self) -> None:
+        """Answer no direct gets."""
+        self._answers_gets = False
+        self._direct.close()
+        self.sourcing.close_direct()
+
+    def _set_direct(self, config: StreamConfig) -> None:
+        if config.allow_direct:
+            self._direct.open(self._staleness)
+        else:
+            self._direct.close()
 
     # Messages
 

@@ -50,7 +50,11 @@ cdef class StreamReaders(Actor):
     cdef readonly MessageLog log
     cdef readonly AccountPublisher publisher
     cdef readonly Scheduler scheduler
-    cdef readonly uint64_t visible      # highest sequence that is durable and committed
+    # Highest sequence that is shown: it is durable, or committed if the stream has replicas.
+    cdef readonly uint64_t visible
+    cdef readonly bint is_replica       # the log of its replicas makes its messages durable
+    # Publishers of messages up to here are answered though these are not shown yet; 0: none are.
+    cdef uint64_t acknowledged
     cdef readonly uint64_t committed    # highest sequence that is committed; one replica: all are
     # What makes commands of the stream's changes; None: one replica, nobody else has to agree.
     cdef readonly Proposer proposer
@@ -83,8 +87,11 @@ cdef class StreamReaders(Actor):
     cdef bint is_closed
 
     # Show messages up to `durable`: count them for readers and submit waiting readers. The store's
-    # listener calls this, or a caller that knows that everything is durable at once.
+    # listener calls this, or a caller that knows that everything is durable at once. A replica
+    # shows what is committed, in its files or not.
     cdef int advance(self, uint64_t durable) except -1
+    # Return the highest sequence that needs no more memory until it is written.
+    cdef uint64_t settled(self) except? 0
     # Submit the reader when a message for it appears; it has read everything visible.
     cdef int await_more(self, Reader reader) except -1
     # Note that the reader `by` needs this message no more: work-queue and interest retention remove

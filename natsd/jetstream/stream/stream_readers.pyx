@@ -6,8 +6,9 @@
     consumer: acked ─▶ does another reader need it? ─▶ removed, by work queue and interest retention
 
 Promise
-- No message is shown, counted as pending or delivered before it is durable, and committed by the
-  stream's replicas: `visible` is the lower one of both.
+- No message is shown, counted as pending or delivered before it is durable. If the stream has
+  replicas, it is durable when they have committed it: then a majority of their logs has it on disk,
+  and the files of the stream are written later.
 - The cost of telling readers about a message does not depend on the number of readers, but on the
   number of readers that the message concerns: filters stand in a SubList, and the readers of a
   subject are remembered by its slot.
@@ -348,21 +349,39 @@ cdef class StreamReaders(Actor):
             self.showing.set_result(None)
             self.showing = None
 
+    def begin_as_replica(self) -> None:
+        """Show what is committed, which the log of the replicas has on disk."""
+        self.is_replica = True
+        self.store.write_behind()
+
+    def applied(self) -> None:
+        """Show what a follower has applied: it is committed."""
+        self.store.changed()
+        self.advance(0)
+
     def begin_proposing(self, Proposer proposer) -> None:
         """Propose all changes from now on; what was changed before is committed. None: no more."""
         self.proposer = proposer
         self.committed = SEQUENCE_LAST if proposer is None else self.log.edges.last
+        self.acknowledged = 0
         self.log.committed_index = SEQUENCE_LAST if proposer is None else proposer.proposed
         self.log.is_staged = False
         if proposer is not None:
+            proposer.summoned, proposer.scheduler = self, self.scheduler
             self.log.applied_index = proposer.proposed
         self.advance(self.store.durable_sequence)
 
     def commit(self, uint64_t index) -> None:
-        """Show what is durable, at the end of the turn: commands up to `index` are committed."""
+        """Show, at the end of the turn, what the commands up to `index` have made."""
         self.committed = self.proposer.commit(index, self.committed)
         self.store.changed()
         self.scheduler.submit(self)
+
+    def acknowledge(self, uint64_t index) -> None:
+        """Answer the publishers of what the commands up to `index` have made."""
+        if self.proposer is not None:
+            self.acknowledged = max(self.acknowledged, self.proposer.sequence_at(index))
+            self.scheduler.submit(self.ingest)
 
     async def shown(self) -> None:
         """Return once nothing durable is hidden."""
@@ -374,6 +393,11 @@ cdef class StreamReaders(Actor):
     def durable(self, uint64_t sequence) -> None:
         """Show messages up to `sequence`; the store calls this when they are on disk."""
         self.advance(sequence)
+        if self.is_replica and self.ingest is not None:
+            self.scheduler.submit(self.ingest)  # it takes more, now that these are written
+
+    cdef uint64_t settled(self) except? 0:
+        return self.store.durable_sequence if self.is_replica else self.visible
 
     def failed(self, error) -> None:
         """Note that a commit failed: the store rolled back unsynced appends and removals.
@@ -381,6 +405,7 @@ cdef class StreamReaders(Actor):
         Since removals were rolled back too, acknowledged messages are checked again.
         """
         self.rollbacks += 1
+        self.acknowledged = 0
         if self.commit_failed is not None:
             self.commit_failed(error)
         self.known.forget()
@@ -392,6 +417,8 @@ cdef class StreamReaders(Actor):
         cdef uint64_t first = self.visible + 1
         cdef Reader reader
         cdef list waiting_readers
+        if self.is_replica:
+            durable = self.log.edges.last
         if durable < self.visible:      # the stream was truncated
             self.visible = durable
             self.recount_soon()
@@ -635,8 +662,8 @@ cdef class StreamReaders(Actor):
         cdef Reader reader
         cdef bint has_more
         if self.proposer is not None:
-            self.proposer.begin_publish()
-        if self.proposer is not None or not self.log.is_undoable:
+            self.proposer.propose_rest()
+        if self.is_replica or self.proposer is not None or not self.log.is_undoable:
             self.advance(self.store.durable_sequence)
         if self.needs_recount:
             self.needs_recount = False

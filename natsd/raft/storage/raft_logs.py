@@ -39,7 +39,7 @@ from natsd.raft.storage.records import (
 )
 from natsd.raft.storage.recovery import Damage, RecoveredGroup
 from natsd.raft.storage.snapshot_files import add_put, snapshot_path
-from natsd.store.disk.disk import CommitJob, CommitWorkers, Disk, Lock, is_transient
+from natsd.store.disk.disk import CommitJob, CommitWorkers, Disk, DiskFile, Lock, is_transient
 from natsd.store.errors import StoreFull
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class GroupWrite:
     entries: Sequence[Entry] = ()
     removes: bool = False
     """The group is removed, with all that is known of it."""
+    on_written: Callable[[], None] | None = None
+    """Called once it is written, before it is synced; None: nobody waits for that."""
 
 
 @dataclass(slots=True)
@@ -76,6 +78,8 @@ class _Turn:
     thens: list[Outcome] = field(default_factory=list)
     changes: list[tuple[GroupLog, GroupState | None, Sequence[Entry]]] = field(default_factory=list)
     moves: list[tuple[GroupLog, Sequence[Entry]]] = field(default_factory=list)
+    files: list[DiskFile] = field(default_factory=list)
+    """Are written, and to be synced."""
     drops_oldest: bool = False
     has_states: bool = False
 
@@ -223,13 +227,29 @@ class RaftLogs:
             size += sum(bytes_of(write.entries) for write in taken[-1][0])
         self._under_way = taken
         self._turn = turn = _Turn([then for _, then in taken])
-        job = self._workers.job(self._written)
+        writes = [write for group_writes, _ in taken for write in group_writes]
+        early = [write.on_written for write in writes if write.on_written is not None]
+        job = self._workers.job(partial(self._put_down, early) if early else self._written)
         try:
-            self._add_batches(job, turn, [write for writes, _ in taken for write in writes])
+            self._add_batches(job, turn, writes)
         except OSError as error:
             self._failed(error, False)
             return
+        if not early:
+            _sync(job, turn.files)
         self._workers.submit(job)
+
+    def _put_down(self, early: list[Callable[[], None]], job: CommitJob) -> None:
+        """Sync what is written, and tell those who wait for the write."""
+        if job.error is not None:
+            self._failed(job.error, job.failed_sync)
+            return
+        assert self._turn is not None
+        syncing = self._workers.job(self._written)
+        _sync(syncing, self._turn.files)
+        self._workers.submit(syncing)
+        for call in early:
+            call()
 
     def _add_batches(self, job: CommitJob, turn: _Turn, writes: Sequence[GroupWrite]) -> None:
         log_begins, states_begin = self._log.begins_segment, self._states.begins_segment
@@ -246,12 +266,10 @@ class RaftLogs:
             head = self._head() if states_begin else []
             files = self._files(self._states, states_begin, segment, False)
             states = [files_record(files), *head, *states]
-        synced = [self._log.add(job, records, touched)]
+        turn.files.append(self._log.add(job, records, touched))
         if states:
             turn.has_states = True
-            synced.append(self._states.add(job, states, []))
-        for file in synced:
-            job.datasync(file)
+            turn.files.append(self._states.add(job, states, []))
 
     def _files(self, files: LogFiles, begins: bool, newest: int, drops_oldest: bool) -> Files:
         left = self._log.segments[1:] if drops_oldest else self._log.segments
@@ -444,6 +462,11 @@ class RaftLogs:
         self._log.close()
         self._states.close()
         self._lock.release()
+
+
+def _sync(job: CommitJob, files: list[DiskFile]) -> None:
+    for file in files:
+        job.datasync(file)
 
 
 def _encoded(group: str) -> bytes:

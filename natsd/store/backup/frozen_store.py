@@ -18,7 +18,7 @@ Promise
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from typing import Final
 from natsd.store.backup.block_keys import plan_block
 from natsd.store.backup.live_image import LiveImage, live_image
 from natsd.store.backup.snapshots import ReusedBytes
-from natsd.store.block.stored_blocks import StoredBlock, StoredBlocks, block_name
+from natsd.store.block.stored_blocks import Read, StoredBlock, StoredBlocks, block_name
 from natsd.store.commit.commits import FileCommits
 from natsd.store.commit.volume import Volume
 from natsd.store.disk.disk import DiskFile
@@ -76,6 +76,7 @@ class FrozenStore:
         blocks: StoredBlocks,
         commits: FileCommits,
         care: Compactor,
+        reread: Callable[[StoredBlock], Awaitable[Read | None]],
         directory: Path,
         at_moment: Moment,
     ) -> None:
@@ -84,6 +85,7 @@ class FrozenStore:
         self._stored = blocks
         self._commits = commits
         self._care = care
+        self._reread = reread
         self._directory: Final = directory
         self._at_moment = at_moment
         self._blocks: list[_FrozenBlock] | None = None
@@ -128,10 +130,20 @@ class FrozenStore:
     async def image(self, index: int, *, keep: bool = False) -> LiveImage:
         """Return the live messages of a block.
 
-        The block's file is given up after that, unless `keep` is set. Raises StoreClosed or
-        OSError.
+        The block's file is given up after that, unless `keep` is set. A damaged block is repaired
+        in the store, if that is possible. Raises StoreClosed or OSError.
         """
-        return await self._volume.read(self.read_image, index, keep)
+        image = await self._volume.read(self.read_image, index, keep)
+        if image.lost:
+            assert self._blocks is not None
+            frozen = self._blocks[index]
+            read = await self._reread(frozen.stored)
+            if read is not None:
+                again = await self._volume.read(
+                    live_image, read.scan, frozen.first, frozen.last, self._dead
+                )
+                image = min(image, again, key=lambda each: each.lost)
+        return image
 
     def read_image(self, index: int, keep: bool = False) -> LiveImage:
         """Return the live messages of a block as `image` does. Blocks on the disk."""

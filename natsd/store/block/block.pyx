@@ -672,6 +672,15 @@ cdef class MsgBlock:
         """Return the length of the message's record, removed or not; 0: none, or no arrays."""
         return self.size_of(sequence)
 
+    def is_like(self, MsgBlock other not None, uint64_t sequence) -> bool:
+        """Return whether a message may be the one that `other` has, or had in its arrays."""
+        cdef uint32_t slot = self.slot_of(sequence)
+        if slot == NO_SLOT:
+            return False
+        if index_find(&other.index, sequence) < 0:
+            return True
+        return slot == other.slot_of(sequence) and self.size_of(sequence) == other.size_of(sequence)
+
     def put(
         self, uint64_t sequence, subject, headers, bytes data, int64_t time_ns,
         int64_t expires_ns=0, uint32_t slot=NO_SLOT,

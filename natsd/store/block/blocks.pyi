@@ -180,6 +180,12 @@ class MsgBlock:
     def is_live(self, sequence: int) -> bool: ...
     def offset_of(self, sequence: int) -> int: ...
     def record_bytes(self, sequence: int) -> int: ...
+    def is_like(self, other: MsgBlock, sequence: int) -> bool:
+        """Return whether a message may be the one that `other` has, or had in its arrays.
+
+        Its subject and length must be the same there, and its slot must be set here.
+        """
+
     def live_sequences(self) -> list[int]:
         """Return the sequences of all live messages, ascending; none without arrays."""
 

@@ -39,7 +39,7 @@ from natsd.store.codec.block_encoding import (
 from natsd.store.codec.records import checksum
 from natsd.store.crypto.keys import DataKey
 from natsd.store.disk.disk import Disk, DiskFile, rename_synced
-from natsd.store.disk.holes import read_around
+from natsd.store.disk.holes import read_around, read_from_medium
 
 HEADER_BYTES: Final = 64
 IDENTITY: Final = struct.Struct("<QQ")
@@ -213,28 +213,37 @@ class StoredBlocks:
 
     # Reading
 
-    def read(self, stored: StoredBlock, physical_end: int, proven: int) -> Read:
+    def read(
+        self, stored: StoredBlock, physical_end: int, proven: int, *, from_medium: bool = False
+    ) -> Read:
         """Read and verify the block's committed bytes, the first `physical_end` bytes of its file.
 
-        `proven` as in `scan`. Blocks on the disk. Raises `OSError`.
+        `proven` as in `scan`; `from_medium`: not from the page cache. Blocks on the disk. Raises
+        `OSError`.
         """
-        file = self.disk.open(stored.path, write=False)
-        try:
-            found = read_around(file, physical_end)
-        finally:
-            file.close()
+        with contextlib.closing(self.disk.open(stored.path, write=False)) as file:
+            found = (read_from_medium if from_medium else read_around)(file, physical_end)
         data, block_id = found.data, stored.block.block_id
-        if not header_verifies(data):  # the header is known: its damage costs no message
+        is_whole = header_verifies(data)
+        if not is_whole:  # the header is known: its damage costs no message
             data = encode_header(stored) + data[HEADER_BYTES:]
         read = self.scan(data, block_id, proven=proven, holes_end=found.holes_end)
+        if not is_whole:
+            read.damage.insert(0, Damage(0, HEADER_BYTES, 0, 0, "block header damaged"))
         if read.scan.readable and read.scan.seed == stored.block.seed:
             return (
                 read
                 if read.scan.end >= proven
                 else replace(read, scan=_filled(read.scan.data, proven))
             )
-        block, what = stored.block, "another block's bytes"
-        damage = [Damage(0, len(data), block.base_sequence, block.last_sequence, what)]
+        return self.missing(stored, proven, len(data), "another block's bytes")
+
+    def missing(
+        self, stored: StoredBlock, proven: int, length: int = 0, what: str = "file unreadable"
+    ) -> Read:
+        """Return the content of a file of `length` bytes that has nothing of the block."""
+        block = stored.block
+        damage = [Damage(0, length, block.base_sequence, block.last_sequence, what)]
         return Read(_filled(encode_header(stored), proven), None, damage)
 
     def scan(

@@ -175,6 +175,15 @@ class Committer:
         if source.error is not None:
             raise source.error
 
+    async def until_on_disk(self) -> None:
+        """Wait until all that is acknowledged now is on disk, whatever `sync_interval_s` is.
+
+        A source whose file could not be synced is refused, as after any failed sync.
+        """
+        await self._until(lambda: not self._is_passing)  # it may have begun before
+        self._sync_unsynced()
+        await self._until(lambda: not self._is_passing)
+
     def sync_now(self) -> None:
         """Sync all that was written, without waiting for the timer or for a loop. Blocks."""
         while self._is_passing or self._written_unsynced():

@@ -14,6 +14,8 @@ Promise
 - Out of space: StoreFull for all waiters and, until there is space, for each append; files end
   where the last commit did. Other errors: StoreReadOnly, until the store is opened again.
 - A store with nothing to write has nothing in progress and keeps nothing in memory for it.
+- A store that writes behind (`write_behind`) collects changes for `BEHIND_S`, or until half of what
+  may be buffered is reached, or somebody waits for them.
 
 This is compiled because a thousand streams may commit at once: the event loop's work for each of
 them is here, in commit_source.pyx and in the log.
@@ -35,6 +37,7 @@ from natsd.store.errors import StoreError, StoreReadOnly
 from natsd.store.wal.entries import grown_allocation
 
 RETRY_S = 1.0   # seconds until opening a block's file is tried again
+BEHIND_S = 0.2  # time for which a store that writes behind collects changes
 
 
 @cython.no_gc           # belong to no reference cycle, and there are many
@@ -90,6 +93,8 @@ cdef class FileCommits(CommitSource):
     cdef Py_ssize_t _num_written            # number of written parts
     cdef bint _is_held                      # the replicas have not committed it: nothing is written
     cdef uint64_t _last_sequence            # last sequence of the commit
+    cdef bint _is_behind                    # changes are written when many of them have come
+    cdef object _later                      # timer after which they are written, or None
     cdef object _waiting_for_disk           # deque of (writes, Durable)
     cdef dict _waiters
     cdef object _preparing                  # StoredBlock whose file is being created, or None
@@ -148,11 +153,29 @@ cdef class FileCommits(CommitSource):
         """Wait until the log is within its limit, or nothing can be written."""
         with contextlib.suppress(StoreError):
             while self.is_over_limit and self.error is None:
-                self.changed()
                 await self._until_written(self.number + 1)
+
+    def write_behind(self) -> None:
+        """Write many changes together: another log has them, and they count without the write."""
+        self._is_behind = True
 
     def changed(self) -> None:
         """Note that the log has changed, so that the committer asks for an extent."""
+        if self._is_behind and self._parts is None and not self._must_write_now():
+            if self._later is None:
+                self._later = asyncio.get_running_loop().call_later(BEHIND_S, self._write_collected)
+            return
+        self._committer.dirty(self)
+
+    cdef bint _must_write_now(self) except -1:
+        cdef uint64_t waiting = self.log.edges.last - self.durable_sequence
+        return (
+            len(self._waiters) > 0 or self._wants_mark or waiting > self._buffered_msgs_max // 2
+            or self.buffered_bytes > self._buffered_bytes_max // 2
+        )
+
+    def _write_collected(self) -> None:
+        self._later = None
         self._committer.dirty(self)
 
     async def synced(self):
@@ -165,7 +188,6 @@ cdef class FileCommits(CommitSource):
         if self.log_commits.has_changes():
             number += 1
         if number > self.number:
-            self.changed()
             await self._until_written(number)
 
     async def _until_written(self, uint64_t number):
@@ -175,13 +197,13 @@ cdef class FileCommits(CommitSource):
             waiter = asyncio.get_running_loop().create_future()
             waiter.add_done_callback(asyncio.Future.exception)  # the caller may have been cancelled
             self._waiters[number] = waiter
+        self.changed()
         await asyncio.shield(waiter)
 
     async def mark(self):
         """Write a commit mark even if nothing is pending. Raises StoreFull or StoreReadOnly."""
         await self.synced()
         self._wants_mark = True
-        self.changed()
         await self._until_written(self.number + 1)
 
     async def close(self):

@@ -27,6 +27,7 @@ import logging
 import resource
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -57,6 +58,14 @@ def open_logs_max() -> int:
     return OPEN_LOGS_MAX if soft == resource.RLIM_INFINITY else min(soft // 4, OPEN_LOGS_MAX)
 
 
+@dataclass(slots=True)
+class Repairs:
+    """Blocks that were repaired since the start, and messages that other replicas gave for it."""
+
+    blocks: int = 0
+    messages: int = 0
+
+
 class Volume:
     """An open store directory; made by `open`, ended by `close` or `close_now`."""
 
@@ -70,6 +79,7 @@ class Volume:
         self.cache = CacheBudget(CACHE_BYTES)  # records of blocks, in bytes
         self.arrays = CacheBudget(ARRAYS_BYTES)  # arrays of blocks (offsets, slots), in bytes
         self.logs = CacheBudget(open_logs_max())  # number of consumers' open logs
+        self.repairs = Repairs()
         self._lock = lock
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="natsd-store")
 

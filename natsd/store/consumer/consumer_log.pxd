@@ -70,3 +70,12 @@ cdef class EntryBuffer:
     ) except -1
     cpdef void clear(self) noexcept
     cpdef bytes seal(self, uint64_t seed, uint64_t offset, uint64_t total)
+    # Return the entries' bytes, and empty the buffer.
+    cdef bytes take(self)
+
+
+cdef class EntryListener:
+    """Is told of each entry, before its change is made."""
+    cdef int note(
+        self, uint8_t kind, uint8_t flags, uint64_t count, uint64_t a, uint64_t b, uint64_t c
+    ) except -1

@@ -104,6 +104,20 @@ cdef class EntryBuffer:
         self.clear()
         return batch
 
+    cdef bytes take(self):
+        cdef bytes entries = PyBytes_FromStringAndSize(
+            <const char*> self.entries, self.count * ENTRY_BYTES
+        )
+        self.clear()
+        return entries
+
+
+cdef class EntryListener:
+    cdef int note(
+        self, uint8_t kind, uint8_t flags, uint64_t count, uint64_t a, uint64_t b, uint64_t c
+    ) except -1:
+        raise NotImplementedError
+
 
 # Reading
 

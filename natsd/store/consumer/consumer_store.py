@@ -30,9 +30,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from natsd.store.commit.commits import CommitSource
+from natsd.store.commit.commits import BEHIND_S, CommitSource
 from natsd.store.commit.volume import Volume
 from natsd.store.consumer.consumer_files import (
     OpenLog,
@@ -57,6 +57,9 @@ LOG_BYTES_MIN: Final = 1 << 20
 LOG_STATE_FACTOR: Final = 4
 # Wait after a checkpoint that lacked space, a descriptor or memory, before the next try.
 RETRY_S: Final = 1.0
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +107,12 @@ class ConsumerStore(CommitSource):
         self._quiet.set()
         self._error: StoreError | None = None
         self._waiters: list[_Waiter] = []
+        self._is_behind = False
+        self._later: asyncio.TimerHandle | None = None  # after which changes are written
         # Called with the number of durable changes (`change_count`) after each commit.
         self.on_durable: Callable[[int], None] | None = None
         tracker.start_logging(self._durable)
-        tracker.listen(self._changed)
+        tracker.listen(self.commit)
         volume.committer.attach(self)
         if self._file is not None:
             self._hold_file()
@@ -235,6 +240,17 @@ class ConsumerStore(CommitSource):
         A caller that calls this after all of its changes may set `tracker.listen(None)`: then
         changes are written together, as often as the caller asks.
         """
+        if not self._is_behind:
+            self._changed()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(BEHIND_S, self._write_collected)
+
+    def write_behind(self) -> None:
+        """Collect changes before they are written: another log has them, and they count already."""
+        self._is_behind = True
+
+    def _write_collected(self) -> None:
+        self._later = None
         self._changed()
 
     async def synced(self) -> None:
@@ -250,6 +266,26 @@ class ConsumerStore(CommitSource):
             raise StoreFull
         self._changed()
         await self._reached(self._tracker.change_count)
+
+    async def verify(self, find_damage: Callable[[int], list[T]]) -> list[T]:
+        """Return what `find_damage` finds in the files, which do not change meanwhile.
+
+        It is called in a thread, with the number of bytes in the log. If it finds something, a new
+        checkpoint with the whole state replaces the files. Raises StoreError, OSError.
+        """
+        await self._until_quiet()
+        if self._error is not None or self._log is None:
+            return []
+        self._quiet.clear()
+        try:
+            found = await self._volume.read(find_damage, self._end)
+        finally:
+            self._quiet.set()
+        if found:
+            self._begin_anew()
+        if not self._is_durable():
+            self._changed()
+        return found
 
     async def close(self) -> None:
         """Write all changes, and a checkpoint with the whole state unless the log is empty.
@@ -471,8 +507,9 @@ class ConsumerStore(CommitSource):
         else:
             self._error = error
             self._tracker.listen(None)
-            if self._retry is not None:
-                self._retry.cancel()
+            for timer in (self._retry, self._later):
+                if timer is not None:
+                    timer.cancel()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.future.done():

@@ -30,8 +30,7 @@ cdef class ConsumerTracker:
     cdef readonly uint64_t change_count         # all changes, those before `changes` included
     cdef readonly bint logging
     cdef object on_change
-    # Called with the kind, count, a, b and c of each entry, before its change is made; or None.
-    cdef public object on_entry
+    cdef public EntryListener listener          # is told of each entry; or None
     cdef PendingMessage* items                  # sorted by stream sequence; head .. tail - 1 in use
     cdef Py_ssize_t head
     cdef Py_ssize_t tail
@@ -54,6 +53,7 @@ cdef class ConsumerTracker:
     cdef void drop_pending(self, Py_ssize_t index) noexcept
     cdef void raise_floor(self) noexcept nogil
     cdef int take_held(self, uint64_t first, uint64_t last) except -1
+    cdef int redo(self, Entry* entry) except -1
     cdef bytes encode_rest(self)
     cdef int decode_rest(self, bytes data) except -1
     cdef int insert(self, uint64_t stream, uint64_t consumer, int64_t time_ns) except -1

@@ -367,8 +367,8 @@ cdef class ConsumerTracker:
         self, int kind, int flags, uint64_t count, uint64_t a, uint64_t b, int64_t c
     ) except -1:
         self.change_count += 1
-        if self.on_entry is not None:
-            self.on_entry(kind, count, a, b, c)
+        if self.listener is not None:
+            self.listener.note(kind, flags, count, a, b, <uint64_t> c)
         if self.logging:
             self.changes.add(kind, flags, count, a, b, <uint64_t> c)
         if self.on_change is not None and self.changes.count <= 1:
@@ -381,25 +381,54 @@ cdef class ConsumerTracker:
         cdef const unsigned char* at = <const unsigned char*> PyBytes_AS_STRING(copy)
         cdef Py_ssize_t index
         cdef Entry entry
-        cdef bint drop
         assert not self.logging
         for index in range(len(copy) // ENTRY_BYTES):
             read_entry(at + index * ENTRY_BYTES, &entry)
+            self.redo(&entry)
+
+    cdef int redo(self, Entry* entry) except -1:
+        """Make the change of an entry."""
+        if entry.kind == DELIVERED:
+            self.deliver(
+                entry.a, entry.b, entry.count, <int64_t> entry.c, entry.flags & DROPPED != 0
+            )
+        elif entry.kind == ACKED:
+            self.acknowledge(entry.a, entry.b)
+        elif entry.kind == SKIPPED:
+            self.update_starting(entry.a)
+        elif entry.kind == FORGOTTEN:
+            self.remove_redelivered_below(entry.a)
+        elif entry.kind == HELD:
+            self.take_held(entry.a, entry.b)
+        elif entry.kind == LET_GO:
+            self.let_go(entry.a, entry.b)
+        elif entry.kind == TERMINATED:
+            self.terminate(entry.a)
+        return 0
+
+    def apply(self, bytes entries not None) -> None:
+        """Make the changes that another replica's tracker has logged, and log them.
+
+        Entries may come again, some or all of those since an earlier state: then they are applied
+        in their order up to the last one that was applied before, at least.
+        """
+        cdef const unsigned char* at = <const unsigned char*> PyBytes_AS_STRING(entries)
+        cdef Py_ssize_t index
+        cdef Entry entry
+        for index in range(len(entries) // ENTRY_BYTES):
+            read_entry(at + index * ENTRY_BYTES, &entry)
             if entry.kind == DELIVERED:
-                drop = entry.flags & DROPPED
-                self.deliver(entry.a, entry.b, entry.count, <int64_t> entry.c, drop)
-            elif entry.kind == ACKED:
-                self.acknowledge(entry.a, entry.b)
-            elif entry.kind == SKIPPED:
-                self.update_starting(entry.a)
-            elif entry.kind == FORGOTTEN:
-                self.remove_redelivered_below(entry.a)
-            elif entry.kind == HELD:
-                self.take_held(entry.a, entry.b)
-            elif entry.kind == LET_GO:
-                self.let_go(entry.a, entry.b)
-            elif entry.kind == TERMINATED:
-                self.terminate(entry.a)
+                if entry.a <= self.floor_consumer or (
+                    entry.a <= self.delivered_consumer and self.find(entry.b) < 0
+                ):
+                    continue    # it comes again, and was acknowledged since
+            elif entry.kind == HELD and entry.b <= self.delivered_stream:
+                continue        # it comes again
+            if entry.kind == DELIVERED or entry.kind == HELD:   # `redo` logs the others itself
+                self.log(
+                    entry.kind, entry.flags, entry.count, entry.a, entry.b, <int64_t> entry.c
+                )
+            self.redo(&entry)
 
     def replay_late(self, entries: bytes | bytearray) -> int:
         """Apply the entries behind a gap that are safe: acks of messages known to be pending.

@@ -66,6 +66,9 @@ class MemoryConsumerStore:
     def commit(self) -> None:
         """Do nothing: there is nothing to write."""
 
+    def write_behind(self) -> None:
+        """Do nothing: there is nothing to write."""
+
     async def synced(self) -> None:
         """Return at once: every change is durable. Raises StoreClosed after `close`."""
         if self._closed:

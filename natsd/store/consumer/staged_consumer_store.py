@@ -4,8 +4,9 @@
 
 Promise
 - The interface of ConsumerStore; its `tracker` is the proposed state, which decides.
-- The store below gets each change when it is committed. So what is durable is committed, on disk
-  too, and nothing has to be undone there.
+- A change is durable when it is committed: then the logs of the replicas have it.
+- The store below gets each change when it is committed, so nothing has to be undone there. Its
+  files are written later.
 - Both trackers count the same changes, so `durable_changes` counts those of `tracker`.
 """
 
@@ -27,8 +28,8 @@ class StagedConsumerStore:
         tracker = ConsumerTracker(committed.tracker.ack_policy, committed.tracker.max_deliver)
         self._tracker = tracker
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._on_durable: Callable[[int], None] | None = None
-        self._is_memory = isinstance(committed, MemoryConsumerStore)
+        self.on_durable: Callable[[int], None] | None = None
+        """Called with the number of durable changes after each commit."""
         self.update_delivered = tracker.update_delivered
         self.update_acks = tracker.update_acks
         self.update_starting = tracker.update_starting
@@ -48,31 +49,22 @@ class StagedConsumerStore:
 
     @property
     def durable_changes(self) -> int:
-        """Number of the tracker's changes that are committed and durable."""
-        return self.committed.durable_changes
-
-    @property
-    def on_durable(self) -> Callable[[int], None] | None:
-        """The function to call with the number of durable changes after each commit; or None."""
-        return self._on_durable
-
-    @on_durable.setter
-    def on_durable(self, callback: Callable[[int], None] | None) -> None:
-        self._on_durable = callback
-        self.committed.on_durable = callback
+        """Number of the tracker's changes that are committed."""
+        return self.committed.tracker.change_count
 
     def moved(self) -> None:
-        """Make the changes durable that the committed store has got."""
+        """Tell those who wait that the committed store has got changes."""
         self.committed.commit()
         count = self.committed.tracker.change_count
-        waiters, self._waiters = self._waiters, []
-        for wanted, future in waiters:
-            if wanted > count:
-                self._waiters.append((wanted, future))
-            elif not future.done():
-                future.set_result(None)
-        if self._is_memory and self._on_durable is not None:
-            self._on_durable(count)
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            for wanted, future in waiters:
+                if wanted > count:
+                    self._waiters.append((wanted, future))
+                elif not future.done():
+                    future.set_result(None)
+        if self.on_durable is not None:
+            self.on_durable(count)
 
     def state(self) -> ConsumerState:
         """Return a copy of the whole proposed state."""

@@ -13,6 +13,7 @@ Promise
 """
 
 import errno
+import os
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,6 +72,21 @@ def read_around(file: DiskFile, size: int) -> Contents:
             holes.append(at)
             pages.append(bytes(length))
     return Contents(b"".join(pages), tuple(holes))
+
+
+def read_from_medium(file: DiskFile, size: int) -> Contents:
+    """Read as `read_around` does, but not from the page cache, and leave nothing in it.
+
+    Bytes that are not on the medium yet still come from the page cache.
+    """
+    descriptor = file.fileno()
+    if descriptor is None or not hasattr(os, "posix_fadvise"):
+        return read_around(file, size)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    try:
+        return read_around(file, size)
+    finally:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def read_all(file: DiskFile) -> Contents:

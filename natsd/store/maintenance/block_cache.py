@@ -8,6 +8,7 @@ Promise
 - The memory of cached blocks counts against the volume's two budgets, one for bytes of blocks and
   one for their arrays. The active block, to which messages are appended, counts in neither.
 - A block can be read again after it was dropped, since only bytes that are on disk are dropped.
+- A block in which damage is found is repaired before it is loaded, if that is possible (`repair`).
 - Messages that verified earlier and do not verify any more are reported once, to `lost`.
 - After a failed read, the next caller that needs a block waits before it reads again: PAUSE_MIN_S
   at first, then twice as long each time, up to PAUSE_MAX_S. So no caller can retry in a busy loop.
@@ -15,8 +16,9 @@ Promise
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 from natsd.store.block.blocks import MsgBlock
@@ -33,10 +35,17 @@ PAUSE_MAX_S = 1.0
 
 _logger = logging.getLogger(__name__)
 Lost = Callable[[StoredBlock, Read, list[int]], None]
+Repair = Callable[[StoredBlock, Read], Awaitable[bool]]
+"""Repairs a block in whose file there is damage; returns whether it has another file now."""
 
 
 class BlockCache:
-    """The cache of one FileStore's blocks; FileStore makes it and keeps it while it is open."""
+    """The cache of one FileStore's blocks.
+
+    FileStore makes it, sets `repair` right after that, and keeps it while it is open.
+    """
+
+    repair: Repair
 
     def __init__(self, volume: Volume, log: MessageLog, blocks: StoredBlocks, lost: Lost) -> None:
         self._volume = volume
@@ -59,6 +68,22 @@ class BlockCache:
                 self._load(following)
         self._warmed_last = block.block_id
         await asyncio.shield(task)
+
+    def read_again(self, block: MsgBlock) -> None:
+        """Read a damaged block's file in the background, which repairs it."""
+        self._load(block)
+
+    async def reread(self, stored: StoredBlock) -> Read | None:
+        """Return what a damaged block's file has, after a repair if that is possible.
+
+        None: it cannot be read.
+        """
+        with contextlib.suppress(StoreError, OSError):
+            await asyncio.shield(self._load(stored.block))
+            async with stored.lock:
+                size = stored.block.durable_size
+                return await self._volume.read(self._blocks.read, stored, stored.physical_end, size)
+        return None
 
     def held(self, block: MsgBlock) -> None:
         """Count the block's memory against the budgets; from now on it may be dropped."""
@@ -113,25 +138,48 @@ class BlockCache:
         stored = self._blocks.find(block.block_id)
         if stored is None:
             return  # the block was removed meanwhile
+        damaged = await self._read_file(stored, block, is_last=False)
+        if damaged is not None and not await self._is_repaired(stored, damaged):
+            await self._read_file(stored, block, is_last=True)
+
+    async def _is_repaired(self, stored: StoredBlock, damaged: Read) -> bool:
+        """Repair the block; return whether it has another file now."""
+        try:
+            return await self.repair(stored, damaged)
+        except (StoreError, OSError) as error:
+            _logger.error("%s cannot be repaired: %s", stored.path, error)
+            return False
+
+    async def _read_file(
+        self, stored: StoredBlock, block: MsgBlock, *, is_last: bool
+    ) -> Read | None:
+        """Load what the block's file has; a damaged file is returned instead unless `is_last`."""
         async with stored.lock:
             if self._is_gone(stored, block):
-                return
+                return None
             subjects, size = self._log.subjects, block.durable_size
             try:
                 read = await self._volume.read(
                     self._read_in_thread, stored, stored.physical_end, size, subjects
                 )
             except (OSError, MemoryError) as error:
-                raise self._failed(stored, error) from error
+                if is_last or isinstance(error, MemoryError) or is_transient(error):
+                    raise self._failed(stored, error) from error
+                return self._blocks.missing(stored, size)
             self._worked()
             if self._is_gone(stored, block):
-                return
+                return None
+            if read.damage and not is_last:
+                return read
+            if block.has_cache and block.has_arrays:
+                return None  # nothing is needed from the file
             if block.durable_size != size or self._log.subjects is not subjects:
-                return  # the read is outdated; the caller asks again if it still needs the block
+                return None  # the read is outdated; the caller asks again if it still needs it
             lost = block.load(read.scan)
             if lost:
                 self._lost(stored, read, lost)
             self.held(block)
+            return None
 
     def _is_gone(self, stored: StoredBlock, block: MsgBlock) -> bool:
         """Return whether the block was removed or rewritten meanwhile.

@@ -242,10 +242,13 @@ def read_image(
     return image
 
 
-def check_consumer(disk: Disk, root: Path, directory: Path, random: Random, report: Report) -> None:
+def check_consumer(
+    disk: Disk, root: Path, directory: Path, random: Random, report: Report, committed: int = 0
+) -> None:
     """Check one consumer's checkpoint and log, and add the findings to `report`.
 
-    `disk` is written to, so pass an OverlayDisk.
+    `disk` is written to, so pass an OverlayDisk. A log whose end is torn is damaged if the first
+    `committed` bytes of it do not verify.
     """
     tracker = ConsumerTracker(AckPolicyCode.EXPLICIT)  # the checkpoint names the real policy
     try:
@@ -257,6 +260,10 @@ def check_consumer(disk: Disk, root: Path, directory: Path, random: Random, repo
         report.findings.append(Finding(str(path), 0, length, str(error)))
         return
     log.file.close()
+    if found.torn_at is not None and found.torn_at < committed:
+        lost = committed - found.torn_at
+        what = "changes missing or damaged"
+        report.findings.append(Finding(str(log.generation.path), found.torn_at, lost, what))
     for damage in found.damage:
         cost = "" if damage.harmless else " (changes lost)"
         report.findings.append(

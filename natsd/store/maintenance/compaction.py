@@ -144,18 +144,19 @@ class Compactor:
         Its header then says that a newer block follows, reserved space is freed or the file is
         compressed, and the file is closed.
         """
-        if not self._is_full(stored):
+        if not self.is_full(stored):
             return
         await self._volume.committer.forget(stored.path)
-        if not self._is_full(stored):
+        if not self.is_full(stored):
             return
         stored.block.seal()
         stored.is_followed = True
         try:
             if self.compress and stored.block.has_cache:
-                await self._replace(stored, stored.block.durable_bytes())
+                await self.rewrite_file(stored, stored.block, stored.block.durable_bytes())
             else:
-                await self._volume.read(self._end_file, stored)
+                async with stored.lock:
+                    await self._volume.read(self._end_file, stored)
         finally:
             stored.close()
             self._cache.held(stored.block)
@@ -164,8 +165,9 @@ class Compactor:
         """Write into a block's header that a newer block is on disk."""
         if self._blocks.find(stored.block.block_id) is stored and not self._jobs.is_closing:
             stored.is_followed = True
-            await self._volume.read(self._end_file, stored)
-            stored.close()
+            async with stored.lock:
+                await self._volume.read(self._end_file, stored)
+                stored.close()
 
     def _end_file(self, stored: StoredBlock) -> None:
         """Free the reserved space of a full block and mark it as followed.
@@ -190,7 +192,7 @@ class Compactor:
         if changed != header:
             file.pwrite(changed, 0)
 
-    def _is_full(self, stored: StoredBlock) -> bool:
+    def is_full(self, stored: StoredBlock) -> bool:
         """Return whether the block is in use, not active, and completely committed."""
         block = stored.block
         return (
@@ -207,23 +209,29 @@ class Compactor:
         """
         return block in self._log.all_blocks
 
-    async def _replace(self, stored: StoredBlock, logical: bytes, *, wipe: bool = False) -> None:
-        """Replace the block's file by one with these logical bytes.
+    async def rewrite_file(
+        self, stored: StoredBlock, block: MsgBlock, logical: bytes, *, wipe: bool = False
+    ) -> bool:
+        """Replace the file of this block by one with these logical bytes.
 
         The file is compressed and encrypted as due. With `wipe` the old file's bytes are
-        overwritten.
+        overwritten. Return whether that was done: nothing changes if the block was replaced
+        meanwhile. Raises StoreReadOnly, OSError.
         """
         encrypt = self._blocks.data_key is not None
         # A compressed block stays compressed, even if the stream's configuration changed since.
-        compress = stored.block.sealed and (self.compress or (stored.is_wrapped and not encrypt))
+        compress = block.sealed and (self.compress or (stored.is_wrapped and not encrypt))
         async with stored.lock:
+            if self._is_outdated(stored, block):
+                return False
             size, unsynced = await self._volume.read(
-                self._write_file, stored, stored.block, logical, compress, wipe
+                self._write_file, stored, block, logical, compress, wipe
             )
             stored.close()
             stored.is_wrapped = compress or encrypt
             stored.physical_end = stored.allocated = size
         await self._check_synced(unsynced)
+        return True
 
     def _write_file(
         self, stored: StoredBlock, block: MsgBlock, logical: bytes, compress: bool, wipe: bool
@@ -282,31 +290,41 @@ class Compactor:
 
     async def _erase_in(self, stored: StoredBlock, sequences: list[int]) -> None:
         """Overwrite the bytes of these messages in one block, in memory and in its file."""
-        block = stored.block
-        if not (block.has_cache and block.has_arrays):
-            await self._cache.warm(block)
-        if block is self._log.active and not self._jobs.is_closing:
-            # A crash may leave a half overwritten message. In the last commit, recovery would take
-            # it for a torn end and cut it, so another commit must follow.
-            await self.commits.mark()
-        await self.commits.pause()
-        try:
-            await self._volume.committer.forget(stored.path)
-            if self._blocks.find(block.block_id) is not stored or stored.block is not block:
-                return  # the block was removed or rewritten meanwhile
-            records = [
-                (block.offset_of(sequence), self._erased_record(block, sequence))
-                for sequence in sequences
-                if block.offset_of(sequence) and not block.is_live(sequence)
-            ]
-            if stored.is_wrapped:
-                await self._replace(stored, block.durable_bytes(), wipe=True)
-            else:
-                async with stored.lock:
-                    error = await self._volume.read(self._overwrite, stored, records)
-                await self._check_synced(error)
-        finally:
-            self.commits.resume()
+        while self._blocks.find(stored.block.block_id) is stored:
+            block = stored.block
+            if not (block.has_cache and block.has_arrays):
+                await self._cache.warm(block)
+            if block is self._log.active and not self._jobs.is_closing:
+                # A crash may leave a half overwritten message. In the last commit, recovery would
+                # take it for a torn end and cut it, so another commit must follow.
+                await self.commits.mark()
+            await self.commits.pause()
+            try:
+                if await self._erase_records(stored, block, sequences):
+                    return
+            finally:
+                self.commits.resume()
+
+    async def _erase_records(
+        self, stored: StoredBlock, block: MsgBlock, sequences: list[int]
+    ) -> bool:
+        """Overwrite these messages; return False if the block was replaced before that."""
+        await self._volume.committer.forget(stored.path)
+        if stored.block is not block:
+            return False
+        records = [
+            (block.offset_of(sequence), self._erased_record(block, sequence))
+            for sequence in sequences
+            if block.offset_of(sequence) and not block.is_live(sequence)
+        ]
+        if stored.is_wrapped:
+            return await self.rewrite_file(stored, block, block.durable_bytes(), wipe=True)
+        async with stored.lock:
+            if stored.block is not block:
+                return False
+            error = await self._volume.read(self._overwrite, stored, records)
+        await self._check_synced(error)
+        return True
 
     def _erased_record(self, block: MsgBlock, sequence: int) -> bytes:
         """Return the record that overwrites a removed message, and put it into memory."""
@@ -346,17 +364,24 @@ class Compactor:
             dead.add_range(block.base_sequence, min(floor - 1, block.last_sequence))
         await self.commits.synced()
         await self.commits.until_on_disk()
-        read = await self._volume.read(
-            self._blocks.read, stored, stored.physical_end, block.durable_size
-        )
-        if read.scan.damage or not self._is_full(stored):
-            return  # a damaged block is left as it is
+        read = await self._read(stored)
+        if read.scan.damage:
+            self._cache.read_again(block)
+            return  # unless it is repaired, a damaged block is left as it is
+        if not self.is_full(stored):
+            return
         needed = _about_older(read.scan.tombstones, block.base_sequence, floor)
         if block.message_count == 0:
             await self._drop(stored, needed)
             return
         await self._rewrite(
             stored, read, dead, needed, block.last_sequence, floor, block.commit_number
+        )
+
+    async def _read(self, stored: StoredBlock) -> Read:
+        """Read the block's file."""
+        return await self._volume.read(
+            self._blocks.read, stored, stored.physical_end, stored.block.durable_size
         )
 
     async def _drop(self, stored: StoredBlock, needed: list[tuple[bool, bytes]]) -> None:
@@ -371,7 +396,7 @@ class Compactor:
             self._log.tombstones.add_range(first, block.last_sequence)
         await self.commits.synced()
         await self.commits.until_on_disk()
-        if stored.block.message_count == 0 and self._is_full(stored) and self._lives(stored.block):
+        if stored.block.message_count == 0 and self.is_full(stored) and self._lives(stored.block):
             self._log.drop_block(stored.block)
             self._blocks.drop(stored)
             self._cache.release(stored.block)
@@ -392,6 +417,8 @@ class Compactor:
         last_sequence: int,
         floor: int,
         commit_number: int,
+        *,
+        is_cut: bool = False,
     ) -> None:
         """Replace the block's file by one without the `dead` messages, and the log's block with it.
 
@@ -414,31 +441,70 @@ class Compactor:
                 flags=encode_flags(is_wrapped, stored.is_followed),
             )
         )
-        scan = await self._volume.read(_scan, logical, self._log.subjects)
+        new = await self.block_of(logical, old)
         await self._volume.committer.forget(stored.path)
+        await self.replace_block(stored, old, new, logical, compress=compress, is_cut=is_cut)
+
+    def commit_removals(self, block: MsgBlock) -> None:
+        """Commit all removals up to the block's end again: their records may have been damaged."""
+        removed = SequenceSet()
+        if self._log.first_sequence <= block.last_sequence:
+            removed.add_range(self._log.first_sequence, block.last_sequence)
+            removed.intersection_update(self._log.dead)
+        if removed:
+            self._log.tombstones.union_update(removed)
+            self._jobs.later(self.commits.mark)
+
+    async def block_of(self, logical: bytes, old: MsgBlock) -> MsgBlock:
+        """Return the block of these bytes, which are to replace those of `old`."""
+        scan = await self._volume.read(_scan, logical, self._log.subjects)
         new = MsgBlock.from_scan(scan, old.max_bytes)
         new.seal()
+        return new
+
+    async def replace_block(
+        self,
+        stored: StoredBlock,
+        old: MsgBlock,
+        new: MsgBlock,
+        logical: bytes,
+        *,
+        compress: bool,
+        is_cut: bool = False,
+    ) -> bool:
+        """Replace the block's file by these bytes, and the log's block by the `new` one.
+
+        `is_cut`: it is the active block, without the messages that `truncate` has removed. Return
+        whether that was done: nothing changes if `old` was removed, replaced or cut off meanwhile.
+        Raises StoreReadOnly, OSError.
+        """
         async with stored.lock:
+            if self._is_outdated(stored, old) or not (is_cut or self.is_full(stored)):
+                return False
             size, unsynced = await self._volume.read(
                 self._write_file, stored, new, logical, compress, False
             )
-            if self._blocks.find(old.block_id) is not stored or stored.block is not old:
-                return  # the block was removed meanwhile, and its file will be removed
-            if not self._lives(old):
-                return  # `truncate` has cut the block off
+            if self._is_outdated(stored, old):
+                return False  # its file will be removed
             for sequence in _within(self._log.dead, new):
                 new.remove(sequence)
             for sequence in range(
-                new.base_sequence, min(self._log.first_sequence, last_sequence + 1)
+                new.base_sequence, min(self._log.first_sequence, new.last_sequence + 1)
             ):
                 new.remove(sequence)
             stored.close()
             self._log.replace_block(old, new)
             self._cache.release(old)
-            stored.block, stored.is_wrapped = new, is_wrapped
+            stored.block, stored.is_wrapped = new, compress or self._blocks.data_key is not None
             stored.physical_end = stored.allocated = size
             self._cache.held(new)
         await self._check_synced(unsynced)
+        return True
+
+    def _is_outdated(self, stored: StoredBlock, block: MsgBlock) -> bool:
+        """Return whether the block was removed or replaced, or cut off by `truncate`."""
+        is_gone = self._blocks.find(block.block_id) is not stored or stored.block is not block
+        return is_gone or not self._lives(block)
 
     # The end of the stream
 
@@ -457,14 +523,14 @@ class Compactor:
             await self._note_newest(self._blocks[active])
         if cut is not None:
             stored = self._blocks[cut]
-            read = await self._volume.read(
-                self._blocks.read, stored, stored.physical_end, cut.durable_size
-            )
+            block, read = stored.block, await self._read(stored)
             floor = self._log.first_sequence
-            dead = _within(self._log.dead, cut)
-            needed = _about_older(read.scan.tombstones, cut.base_sequence, floor)
+            dead = _within(self._log.dead, block)
+            needed = _about_older(read.scan.tombstones, block.base_sequence, floor)
             number = self.commits.number
-            await self._rewrite(stored, read, dead, needed, last_sequence, floor, number)
+            await self._rewrite(
+                stored, read, dead, needed, last_sequence, floor, number, is_cut=True
+            )
         self._log.tombstones.union_update(self._log.dead)
         await self.commits.mark()
         await self.commits.until_on_disk()

@@ -221,8 +221,9 @@ cdef class BlockFile:
             if self.count == 0:
                 self.first_sequence = sequence
             self.offsets[self.count] = <uint32_t> at
-            self.count += 1
-            self.live_bytes += record.length
+            # Not `+=`, which needs the GIL where all checks are compiled in.
+            self.count = self.count + 1
+            self.live_bytes = self.live_bytes + record.length
         return 0
 
     cdef int grow(self) except -1 nogil:

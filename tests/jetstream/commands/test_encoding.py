@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from natsd.jetstream.commands import commands as c
 from natsd.jetstream.commands.commands import Command, Runs
 from natsd.jetstream.commands.encoding import KINDS, VERSION, UnknownCommand, decode, encode
+from natsd.jetstream.stream.publishing import encode_publish
 
 numbers = st.integers(0, (1 << 64) - 1)
 times = st.integers(-(1 << 62), (1 << 62))
@@ -35,7 +36,7 @@ def values(name: str) -> st.SearchStrategy[Any]:
         return st.booleans()
     if name == "name":
         return texts
-    if name in ("subject", "headers", "data", "message_id", "config", "body"):
+    if name in ("subject", "headers", "data", "message_id", "config", "body", "entries"):
         return st.binary(max_size=300)
     return times if name.endswith("_ns") else numbers
 
@@ -52,6 +53,11 @@ batches = st.lists(simple, max_size=4).map(lambda inner: c.PublishBatch(tuple(in
 @given(simple | batches)
 def test_a_command_is_decoded_to_itself(command: Command) -> None:
     assert decode(encode(command)) == command
+
+
+@given(commands_of(c.Publish))
+def test_compiled_code_encodes_a_publish_alike(command: c.Publish) -> None:
+    assert encode_publish(command) == encode(command)
 
 
 @given(simple | batches, st.data())

@@ -197,7 +197,7 @@ async def test_consumers(recorded: Recorded, tmp_path: Path, retention: str, sto
     await api.ok("STREAM.MSG.DELETE.S", {"seq": wanted["seq"]})
     await api.ok("CONSUMER.PAUSE.S.B", {"pause_until": "2033-01-01T00:00:00Z"})
     commands = await check_replay(recorded.recorders["S"], tmp_path / "one")
-    assert kinds(commands) >= {c.CreateConsumer, c.Deliver, c.Acknowledge, c.PauseConsumer}
+    assert kinds(commands) >= {c.CreateConsumer, c.ChangeTracker, c.PauseConsumer}
     assert retention == "limits" or c.Release in kinds(commands)
     await api.create_consumer(
         "S",
@@ -303,7 +303,7 @@ async def test_a_restore(recorded: Recorded, tmp_path: Path) -> None:
     await restore(api, "S", snapshot, max_msgs=15)
     commands = await check_replay(recorded.recorders["S"], tmp_path / "one")
     assert isinstance(commands[0], c.Restore)
-    assert kinds(commands) == {c.Restore, c.EnforceLimits, c.Acknowledge}
+    assert kinds(commands) == {c.Restore, c.EnforceLimits, c.ChangeTracker}
     again = await recorded.publish("a.0", b"19", Nats_Msg_Id="id 19")
     assert again["duplicate"]
     await recorded.publish("a.0", b"new")
@@ -313,4 +313,4 @@ async def test_a_restore(recorded: Recorded, tmp_path: Path) -> None:
         await recorded.nc.request(message.reply, b"+ACK", 10)
     await api.ok("STREAM.MSG.DELETE.S", {"seq": 21})  # a delayed message
     commands = await check_replay(recorded.recorders["S"], tmp_path / "two")
-    assert kinds(commands) >= {c.Publish, c.Deliver, c.Acknowledge, c.RemoveDelayed}
+    assert kinds(commands) >= {c.Publish, c.ChangeTracker, c.RemoveDelayed}

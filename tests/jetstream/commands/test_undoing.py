@@ -88,7 +88,7 @@ class Leader(History):
 
     async def change_leader(self, directory: Path) -> None:
         """Step down, compare with a follower, and lead again."""
-        follower = await step_down(self.stream)
+        follower = await (await step_down(self.stream)).apply_again()
         for work in list(self.running):
             work.cancel()
         await asyncio.gather(*self.running, return_exceptions=True)

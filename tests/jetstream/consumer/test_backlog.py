@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from natsd.core.routing import matches
@@ -24,6 +24,7 @@ SLICE = 300  # budget: some subjects, or some hundred messages
     st.sampled_from([("s.*",), ("s.1", "s.2", "s.3"), ("s.7",), ("none", "s.*"), ("x",)]),
     st.booleans(),
 )
+@example([0, 0, 0, 0, 0], 3, [(False, 0)], ("s.*",), True)  # one goes that lies before the range
 def test_while_it_is_counted(
     stored: list[int],
     start: int,

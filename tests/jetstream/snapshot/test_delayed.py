@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +132,15 @@ async def test_what_became_due_meanwhile_comes_at_once(tmp_path: Path) -> None:
     """
     async with serving(tmp_path / "a") as jetstream:
         await create(jetstream, "S", **SETTINGS)
-        await delay(jetstream, "s.late", b"second", "400ms")
-        await delay(jetstream, "s.late", b"first", "300ms")
+        await delay(jetstream, "s.late", b"second", "2s")
+        overdue_at_s = time.monotonic() + 2
+        await delay(jetstream, "s.late", b"first", "500ms")
         await delay(jetstream, "s.late", b"last", "1h")
         plan = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "s.target"}
         await publish(jetstream, "s.plan", b"planned", header_block(plan))
         snapshot = await take(jetstream)
         await account_of(jetstream).delete_stream("S")
+    await eventually_within(lambda: time.monotonic() > overdue_at_s)
     async with serving(tmp_path / "b") as jetstream:
         await restore(jetstream, *snapshot)
         store = account_of(jetstream).stream("S").store

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from natsd.core.steps import at_once
 from natsd.jetstream.stream.checks import DuplicateWindow
 from natsd.store.errors import DamagedEncoding
 
@@ -88,7 +89,7 @@ class WindowMachine(RuleBasedStateMachine):
     @rule()
     def start_again(self) -> None:
         again = DuplicateWindow(seed=8)
-        again.decode(self.window.encode(), -1, self.sequence)
+        at_once(again.decode(self.window.encode(), -1, self.sequence))
         self.window = again
         self.plain.seen = self.plain.listed()
 
@@ -118,7 +119,7 @@ def test_memory_follows_what_is_remembered() -> None:
 def test_any_bytes_are_an_encoding_or_damaged(data: bytes) -> None:
     window = DuplicateWindow()
     try:
-        window.decode(data, -1, 2**62)
+        at_once(window.decode(data, -1, 2**62))
     except DamagedEncoding:
         assert len(window) == 0
 
@@ -128,7 +129,21 @@ def test_what_is_too_old_or_never_was_stays_away() -> None:
     for sequence in (1, 2, 3):
         window.add_id(b"%d" % sequence, sequence, sequence * 10)
     again = DuplicateWindow()
-    again.decode(window.encode(), since_ns=10, upto=2)
+    at_once(again.decode(window.encode(), since_ns=10, upto=2))
     assert [again.find_id(b"%d" % sequence) for sequence in (1, 2, 3)] == [0, 2, 0]
     with pytest.raises(DamagedEncoding):
-        DuplicateWindow().decode(window.encode()[:-1], -1, 9)
+        at_once(DuplicateWindow().decode(window.encode()[:-1], -1, 9))
+
+
+def test_ids_are_encoded_in_parts() -> None:
+    window, number, parts = DuplicateWindow(), 0, []
+    for sequence in range(1, 1001):
+        window.add_id(b"%d" % sequence, sequence, sequence)
+    window.expire_ids(300)  # the parts begin with the ids that are left
+    while number or not parts:
+        part, number = window.encode_some(number, 900, 64)
+        parts.append(part)
+    again = DuplicateWindow()
+    at_once(again.decode(b"".join(parts), -1, 1000))
+    assert [sequence for sequence, _, _ in again.ids()] == list(range(301, 901))
+    assert (window.oldest_sequence, DuplicateWindow().oldest_sequence) == (301, 0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from natsd.core.steps import at_once
 from natsd.store.errors import DamagedEncoding
 from tests.jetstream.clock import SECOND_NS
 from tests.jetstream.stream.publishing import Bench, file_bench
@@ -50,7 +51,7 @@ async def test_ids_of_removed_messages_were_encoded(tmp_path: Path) -> None:
         await bench.store.synced()
     async with file_bench(tmp_path, duplicate_window_ns=WINDOW_NS) as bench:
         bench.clock.now_ns = now_ns
-        bench.ingest.message_ids.restore(encoded, now_ns)
+        at_once(bench.ingest.message_ids.restore(encoded, now_ns))
         await bench.ingest.message_ids.rebuild(now_ns)
         assert len(bench.ingest.message_ids) == 52
         assert await bench.ask("s.a", Nats_Msg_Id="id-9") == duplicate(10)
@@ -65,8 +66,8 @@ async def test_what_was_encoded_may_be_damaged_or_ahead(tmp_path: Path) -> None:
     async with file_bench(tmp_path / "other", duplicate_window_ns=WINDOW_NS) as bench:
         for damaged in (b"", b"short", encoded[:-1]):
             with pytest.raises(DamagedEncoding):
-                bench.ingest.message_ids.restore(damaged, bench.clock.now_ns)
-        bench.ingest.message_ids.restore(encoded, bench.clock.now_ns)
+                at_once(bench.ingest.message_ids.restore(damaged, bench.clock.now_ns))
+        at_once(bench.ingest.message_ids.restore(encoded, bench.clock.now_ns))
         await bench.ingest.message_ids.rebuild(bench.clock.now_ns)
         assert len(bench.ingest.message_ids) == 0
         assert await bench.ask("s.a", Nats_Msg_Id="id-0") == {"stream": "S", "seq": 1}

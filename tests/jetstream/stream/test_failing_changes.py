@@ -16,7 +16,7 @@ from tests.jetstream.serving import account_of, create, publish, serving, update
 from tests.jetstream.snapshot.test_restoring import restore, take
 
 
-async def fail(*_given: Any) -> None:
+async def fail(*_given: Any, **_named: Any) -> None:
     raise StoreError
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 import tracemalloc
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -139,33 +139,45 @@ def test_a_profile_has_what_was_sampled() -> None:
     assert (profile.fields[9], profile.fields[10], profile.fields[12]) == ([1 << 60], [5], [10])
 
 
-def burn(until: threading.Event) -> None:
+BURNT_NS = 100_000_000
+
+
+def burn(until: threading.Event, used: list[int]) -> None:
+    """Compute until told not to, and note how much processor time that took."""
     while not until.is_set():
         sum(range(1000))
+    used.append(time.thread_time_ns())
+
+
+def burnt_ns(samples: Iterable[tuple[tuple[Frame, ...], int]]) -> int:
+    """Return the processor time of `burn` in a profile."""
+    return sum(
+        used_ns
+        for stack, used_ns in samples
+        if any(frame.name == "burn" and frame.file == __file__ for frame in stack)
+    )
 
 
 async def test_a_thread_that_computes_is_seen_and_one_that_waits_is_not() -> None:
-    over = threading.Event()
-    threads = [threading.Thread(target=burn, args=(over,)), threading.Thread(target=over.wait)]
+    over, used = threading.Event(), list[int]()
+    threads = [
+        threading.Thread(target=burn, args=(over, used)),
+        threading.Thread(target=over.wait),
+    ]
     for thread in threads:
         thread.start()
     sampler = Sampler()
-    began_ns = time.process_time_ns()
     sampler.start()
     try:
-        await eventually_within(lambda: sampler._samples.total() >= 30)
+        await eventually_within(lambda: burnt_ns(list(sampler._values.items())) >= BURNT_NS)
     finally:
-        sampler.stop()
         over.set()
+        sampler.stop()
     profile = Profile(sampler.encoded())
-    used_ns = time.process_time_ns() - began_ns
+    for thread in threads:
+        thread.join()
     assert profile.kinds == [("samples", "count"), ("cpu", "nanoseconds")]
-    burnt = sum(
-        values[1]
-        for stack, values in profile.samples
-        if any(frame.name == "burn" and frame.file == __file__ for frame in stack)
-    )
-    assert 0.5 * used_ns < burnt <= used_ns
+    assert BURNT_NS <= burnt_ns((stack, values[1]) for stack, values in profile.samples) <= used[0]
     assert "Event.wait" not in {stack[0].name for stack, _ in profile.samples}
 
 

@@ -2,14 +2,17 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from natsd.raft.entry import Entry
 from natsd.raft.group import GroupLimits, RaftGroup
 from natsd.raft.host import HostOptions, RaftHost
 from natsd.raft.options import Options
+from natsd.raft.state_machine import StateMachine
 from natsd.raft.storage.raft_logs import RaftLogs
 from natsd.raft.transport import Receive, Transport, member_id
 from tests.store.faulty_disk import FaultyDisk
@@ -18,12 +21,17 @@ ROOT = Path("/raft")
 OPTIONS = HostOptions(tick_s=0.03, group=Options(), quiesce_ticks=20)
 
 
-class Register:
+class Register(StateMachine):
     """A state machine that keeps the last command, and counts them."""
 
     def __init__(self) -> None:
         self.value, self.count = b"", 0
         self.applied: list[bytes] = []
+        self.is_leader = False
+
+    def leads(self, *, is_leader: bool) -> None:
+        assert is_leader is not self.is_leader
+        self.is_leader = is_leader
 
     def apply(self, entries: Sequence[Entry]) -> list[object]:
         results: list[object] = []
@@ -42,6 +50,38 @@ class Register:
         self.applied.clear()
 
 
+class FarRegister(Register):
+    """A register whose snapshots say only how many commands they stand for: the state is elsewhere.
+
+    `states` has the states that may be fetched, by count; they are there when `is_open` is set.
+    """
+
+    states: ClassVar[dict[int, bytes]] = {}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = asyncio.Event()
+        self.fetched: list[int] = []
+
+    def snapshot(self) -> Callable[[], Awaitable[bytes]]:  # type: ignore[override]  # bytes at once
+        return partial(self.keep, self.count, super().snapshot())
+
+    async def keep(self, count: int, state: bytes) -> bytes:
+        await self.is_open.wait()
+        self.states[count] = state
+        return b"%d" % count
+
+    def fetch(self, data: bytes) -> Callable[[], Awaitable[None]]:
+        return partial(self.note_fetched, int(data))
+
+    async def note_fetched(self, count: int) -> None:
+        await self.is_open.wait()
+        self.fetched.append(count)
+
+    def restore(self, data: bytes) -> None:
+        super().restore(self.states[int(data)] if data else b"")
+
+
 class Link:
     """The transport of one host."""
 
@@ -53,6 +93,9 @@ class Link:
     def send(self, server: int, frame: bytes) -> None:
         assert len(frame) <= self.frame_bytes_max
         asyncio.get_running_loop().call_soon(self.network.deliver, self.server, server, frame)
+
+    def is_reachable(self, server: int) -> bool:
+        return True
 
     def listen(self, receive: Receive) -> None:
         self.receive = receive
@@ -87,8 +130,10 @@ class Server:
     logs: RaftLogs
     registers: dict[str, Register] = field(default_factory=dict)
 
-    async def start_group(self, name: str, voters: Sequence[int] = ()) -> RaftGroup:
-        self.registers[name] = register = Register()
+    async def start_group(
+        self, name: str, voters: Sequence[int] = (), register: Register | None = None
+    ) -> RaftGroup:
+        self.registers[name] = register = register or Register()
         first = [member_id(each) for each in voters]
         return await self.host.start_group(
             name, member_id(self.number), register, first_voters=first
@@ -119,4 +164,9 @@ def start_server(
     return Server(number, disk, host, logs)
 
 
-LIMITS = GroupLimits(proposals_max=100, proposal_bytes_max=10_000, snapshot_after_entries=50)
+LIMITS = GroupLimits(
+    proposals_max=100,
+    proposal_bytes_max=20_000,
+    snapshot_after_entries=50,
+    snapshot_bytes_max=15_000,
+)

@@ -10,11 +10,21 @@ import pytest
 from natsd.raft.entry import Health
 from natsd.raft.errors import MembershipError, NotLeaderError, ProposalDroppedError
 from natsd.raft.group import ProposalUncertainError, RaftGroup, TooManyProposalsError
+from natsd.raft.options import Options
+from natsd.raft.rescue import NotRescuableError
 from natsd.raft.transport import member_id, server_key, server_of
-from tests.raft.driver.network import LIMITS, OPTIONS, ROOT, Network, Server, start_server
+from tests.raft.driver.network import (
+    LIMITS,
+    OPTIONS,
+    ROOT,
+    FarRegister,
+    Network,
+    Server,
+    start_server,
+)
 from tests.waiting import eventually_within
 
-SMALL = replace(OPTIONS, limits=LIMITS)
+SMALL = replace(OPTIONS, limits=LIMITS, group=Options(trailing_bytes_max=1000))
 VOTERS = (1, 2, 3)
 
 
@@ -103,7 +113,7 @@ async def test_proposals_are_bounded() -> None:
         leader.submit(b"x", done.append)
     await eventually_within(lambda: len(done) == 100)
     with pytest.raises(TooManyProposalsError):
-        await leader.propose(bytes(10_001))
+        await leader.propose(bytes(20_001))
     assert await leader.propose(b"again") == 101
     await trio.close()
 
@@ -116,6 +126,99 @@ async def test_a_follower_that_was_away_gets_a_snapshot_in_many_frames() -> None
         await asyncio.gather(*(trio.propose(b"%d" % n + bytes(900)) for _ in range(10)))
     await eventually_within(lambda: trio.leading().node.log.snapshot.index > 50)
     await trio.propose(b"big" * 3000)
+    trio.network.cut.clear()
+    await eventually_within(trio.are_equal)
+    await trio.close()
+
+
+async def test_the_application_is_told_who_leads_once_all_earlier_entries_are_applied() -> None:
+    trio = await Trio().start()
+    for n in range(5):
+        await trio.propose(b"%d" % n)
+    first = trio.leader()
+    assert first is not None
+    assert trio.servers[first].registers["g"].is_leader
+    trio.network.cut.add(first)
+    second = next(n for n in VOTERS if n != first)
+    await eventually_within(
+        lambda: any(trio.servers[n].registers["g"].is_leader for n in VOTERS if n != first)
+    )
+    led = [n for n in VOTERS if n != first and trio.servers[n].registers["g"].is_leader]
+    assert len(led) == 1
+    assert trio.servers[led[0]].registers["g"].count == 5
+    await eventually_within(lambda: not trio.servers[first].registers["g"].is_leader)
+    trio.network.cut.clear()
+    assert trio.group(second).is_closed is False
+    await trio.close()
+    assert not any(server.registers["g"].is_leader for server in trio.servers.values())
+
+
+async def test_a_state_that_is_kept_elsewhere_is_fetched() -> None:
+    """The log is kept until the state is on disk; a follower stands still while it fetches."""
+    trio = await Trio().start(())
+    machines = {number: FarRegister() for number in VOTERS}
+    for number, machine in machines.items():
+        await trio.servers[number].start_group("g", VOTERS, machine)
+    await eventually_within(lambda: trio.leader() is not None)
+    gone = next(n for n in VOTERS if n != trio.leader())
+    trio.network.cut.add(gone)
+    for n in range(60):
+        await trio.propose(b"%d" % n + bytes(100))
+    assert trio.leading().node.log.snapshot.index == 1
+    for number in VOTERS:
+        if number != gone:
+            machines[number].is_open.set()
+    await eventually_within(lambda: trio.leading().node.log.snapshot.index > 50)
+    trio.network.cut.clear()
+    await eventually_within(lambda: trio.group(gone).is_held)
+    assert machines[gone].fetched == []
+    await trio.propose(b"last")
+    machines[gone].is_open.set()
+    await eventually_within(lambda: machines[gone].value == b"last")
+    assert machines[gone].fetched != []
+    assert machines[gone].count == 61
+    await trio.close()
+
+
+async def test_a_snapshot_that_cannot_be_taken_is_tried_again() -> None:
+    trio = await Trio().start(())
+    for number in VOTERS:
+        await trio.servers[number].start_group("g", VOTERS, Forgetful())
+    await eventually_within(lambda: trio.leader() is not None)
+    for n in range(60):
+        await trio.propose(b"%d" % n + bytes(100))
+    await eventually_within(lambda: trio.leading().node.log.snapshot.index > 50)
+    await trio.close()
+
+
+class Forgetful(FarRegister):
+    """A register whose first snapshot fails; nothing is proposed after that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open.set()
+        self.has_failed = False
+
+    async def keep(self, count: int, state: bytes) -> bytes:
+        while self.count < 60:  # noqa: ASYNC110 - the last proposal is applied meanwhile
+            await asyncio.sleep(0.01)
+        if not self.has_failed:
+            self.has_failed = True
+            raise OSError(errno.EIO, "the disk")
+        return await super().keep(count, state)
+
+
+async def test_a_snapshot_that_no_follower_could_take_is_not_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trio = await Trio().start()
+    gone = next(n for n in VOTERS if n != trio.leader())
+    trio.network.cut.add(gone)
+    size = LIMITS.snapshot_bytes_max
+    for _ in range(60):
+        await trio.propose(bytes(size))
+    assert "a snapshot of" in caplog.text
+    assert trio.leading().node.log.snapshot.index == 1
     trio.network.cut.clear()
     await eventually_within(trio.are_equal)
     await trio.close()
@@ -146,6 +249,24 @@ async def test_idle_groups_rest_and_cost_no_frames_but_presence() -> None:
     sent = trio.network.frames - before
     assert sent <= 6 * (60 / SMALL.presence_ticks + 2), "six directed pairs"
     assert await trio.propose(b"x", "g3") == 1
+    await trio.close()
+
+
+async def test_a_read_wakes_a_resting_group_for_a_moment() -> None:
+    trio = await Trio().start()
+
+    def all_rest() -> bool:
+        return all(trio.group(n).node.is_quiescent for n in VOTERS)
+
+    await eventually_within(all_rest)
+    reader = next(n for n in VOTERS if n != trio.leader())
+    host = trio.servers[reader].host
+    for _ in range(3):
+        ticks = host._tick
+        await trio.group(reader).read_barrier()
+        await eventually_within(all_rest)
+        assert host._tick - ticks < SMALL.quiesce_ticks
+    assert await trio.propose(b"x") == 1
     await trio.close()
 
 
@@ -220,4 +341,44 @@ async def test_a_removed_group_is_gone_after_a_restart() -> None:
         await server.host.remove_group("h")
     await trio.restart(1)
     assert list(trio.servers[1].host.groups) == ["g"]
+    await trio.close()
+
+
+async def test_a_rescued_group_goes_on_alone_and_the_others_are_strangers_to_it() -> None:
+    trio = await Trio().start()
+    for n in range(70):
+        await trio.propose(b"%d" % n)
+    await eventually_within(trio.are_equal)
+    disk = await trio.servers.pop(3).crash()
+    assert await trio.propose(b"of the majority") == 71
+    left = start_server(trio.network, 3, disk, SMALL)
+    await left.host.rescue_group("g", "h", member_id(3))
+    disk = await left.crash()
+    left = start_server(trio.network, 3, disk, SMALL)
+    assert list(left.host.recovered) == ["h"]
+    group = await left.start_group("h")
+    await eventually_within(lambda: group.leads)
+    assert await group.propose(b"alone") == 71
+    assert group.membership.voters == {member_id(3)}
+    assert await trio.propose(b"of the majority") == 72
+    assert await group.propose(b"alone") == 72
+    assert left.registers["h"].value == b"alone"
+    await left.host.close()
+    await trio.close()
+
+
+async def test_a_damaged_group_is_not_rescued_and_stays_as_it_is() -> None:
+    trio = await Trio().start()
+    for n in range(20):
+        await trio.propose(b"entry %d" % n)
+    await eventually_within(trio.are_equal)
+    disk = await trio.servers.pop(3).crash()
+    file = disk.open(ROOT / "log.1")
+    file.pwrite(b"X", file.pread(file.size(), 0).find(b"entry 7"))
+    file.fsync()
+    left = start_server(trio.network, 3, disk, SMALL)
+    with pytest.raises(NotRescuableError, match="damaged"):
+        await left.host.rescue_group("g", "h", member_id(3))
+    assert list(left.host.recovered) == ["g"]
+    await left.host.close()
     await trio.close()

@@ -31,6 +31,7 @@ from natsd.raft.group import (
     TooManyProposalsError,
 )
 from natsd.raft.host import HostOptions, RaftHost
+from natsd.raft.state_machine import StateMachine
 from natsd.raft.storage.raft_logs import RaftLogs
 from natsd.raft.transport import member_id
 from natsd.store.disk.real_disk import RealDisk
@@ -43,7 +44,7 @@ NOTHING_HAPPENED = (NotLeaderError, ProposalDroppedError, TooManyProposalsError)
 NOTHING_HAPPENED_LATER = (ProposalLostError, ReadDroppedError)
 
 
-class Registers:
+class Registers(StateMachine):
     """The state machine."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from natsd.bench.raft.trio import free_ports
+from natsd.local_cluster.plan import free_ports
 from tests.raft.kill.member import KEYS
 from tests.sim.linearizability import FOREVER, Operation, is_linearizable
 from tests.store.crash import ROOT, TORTURE
@@ -34,7 +34,7 @@ class Processes:
     """The members, by server."""
 
     def __init__(self, directory: Path) -> None:
-        ports = free_ports(2 * len(SERVERS))
+        ports = free_ports("127.0.0.1", 2 * len(SERVERS))
         self.directory = directory
         self.ports = dict(zip(SERVERS, ports, strict=False))
         self.client_ports = dict(zip(SERVERS, ports[len(SERVERS) :], strict=True))

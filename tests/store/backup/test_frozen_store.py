@@ -208,6 +208,7 @@ async def test_damage_that_came_later_is_counted(tmp_path: Path) -> None:
     at = data.index(b"%030d" % 2)
     data[at] ^= 1
     first.write_bytes(data)
+    store._log.all_blocks[0].clear_cache()
     frozen = await store.freeze(tmp_path / "frozen")
     images = [await frozen.image(index) for index in range(frozen.num_blocks)]
     assert sum(image.msgs for image in images) == 29

@@ -169,6 +169,23 @@ async def test_a_source_need_not_wait_where_the_others_do(
     close_files([source, hasty])
 
 
+async def test_all_that_is_acknowledged_can_be_put_on_disk_at_once(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    committer = new_committer(tmp_path, sync_interval_s=3600)
+    sources = open_pieces(committer, DISK, tmp_path, 3)
+    for _ in range(2):
+        for each in sources:
+            each.append()
+            committer.dirty(each)
+        await eventually(lambda: all(each.written == each.appended for each in sources))
+        await asyncio.gather(committer.until_on_disk(), committer.until_on_disk())
+        assert [each.acknowledged for each in sources] == [each.appended for each in sources]
+    await committer.until_on_disk()
+    await committer.close()
+    close_files(sources)
+
+
 async def test_without_a_sync_the_loop_writes_what_is_small(
     tmp_path: Path, eventually: Eventually
 ) -> None:

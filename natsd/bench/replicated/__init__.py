@@ -1,0 +1,1 @@
+"""The benchmark's rows of streams with three replicas, on three servers of one machine."""

@@ -1,0 +1,1 @@
+"""Streams with several replicas: each replica is a member of the stream's RAFT group."""
