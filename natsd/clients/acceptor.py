@@ -56,8 +56,6 @@ class Acceptor:
         self._pause_s = PAUSE_MIN_S
         self._timer: asyncio.TimerHandle | None = None
         self._told_at_s = -TOLD_EVERY_S
-        # Accepted sockets inherit TCP_NODELAY.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop.add_reader(listener.fileno(), self._accept)
 
     def close(self) -> None:

@@ -13,8 +13,9 @@ class ListenError(Exception):
 def listen(host: str, port: int, *, backlog: int = 128) -> socket.socket:
     """Return a non-blocking socket that listens on `host` and `port`.
 
-    An empty host stands for all addresses; port -1 or 0 lets the system pick one. Raises
-    ListenError. May block the thread to resolve the host name.
+    An empty host stands for all addresses; port -1 or 0 lets the system pick one. Connections send
+    small messages at once (TCP_NODELAY). Raises ListenError. May block the thread to resolve the
+    host name.
     """
     port = max(port, 0)
     try:
@@ -31,6 +32,8 @@ def listen(host: str, port: int, *, backlog: int = 128) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        # Connections inherit it, but only if it is set before they arrive in the queue.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind(address)
         listener.listen(backlog)
     except OSError as error:
