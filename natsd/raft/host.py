@@ -21,8 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -297,8 +296,10 @@ class RaftHost:
             for group in touched:
                 group.is_dirty = False
                 if not (group.is_closed or group.is_held):
-                    with self._group_ends_on_failure(group):
+                    try:
                         self._carry_out(group, writes, waiting)
+                    except Exception:
+                        self._group_failed(group)
         if writes:
             self._logs.write(writes, partial(self._synced, waiting))
         self._send_frames()
@@ -338,15 +339,10 @@ class RaftHost:
             else:
                 self._run(group, self._await_snapshot(group, snapshot, data))
 
-    @staticmethod
-    @contextmanager
-    def _group_ends_on_failure(group: RaftGroup) -> Iterator[None]:
-        """End this server's member if its application fails: the other groups go on."""
-        try:
-            yield
-        except Exception:
-            _logger.exception("group %s stops on this server", group.name)
-            group.close()
+    def _group_failed(self, group: RaftGroup) -> None:
+        """End this server's member because its application has failed: the other groups go on."""
+        _logger.exception("group %s stops on this server", group.name)
+        group.close()
 
     def _synced(self, waiting: Waiting, error: Exception | None) -> None:
         if error is not None:
@@ -420,8 +416,10 @@ class RaftHost:
         group.unsynced.append((effects.number, list(effects.messages_after_sync)))
         then = partial(self._synced, [(group, effects.number)])
         self._logs.write([self._write_of(group, effects)], then)
-        with self._group_ends_on_failure(group):
+        try:
             group.apply(effects)
+        except Exception:
+            self._group_failed(group)
         self.touch(group)
 
     async def _await_snapshot(
