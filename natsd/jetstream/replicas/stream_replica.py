@@ -41,6 +41,7 @@ from natsd.jetstream.commands.committer import NotCommitted
 from natsd.jetstream.commands.encoding import encode
 from natsd.jetstream.replicas.catch_up import CatchUp
 from natsd.jetstream.replicas.early_answers import EarlyAnswers
+from natsd.jetstream.replicas.gathering import Gathering
 from natsd.jetstream.replicas.lack import Lack, fetch
 from natsd.jetstream.replicas.log_entry import FIRST, command_at, count, join
 from natsd.jetstream.replicas.manifest import Manifest, decode_manifest, encode_manifest
@@ -64,11 +65,6 @@ _logger = logging.getLogger(__name__)
 
 ENTRY_BYTES_MAX: Final = 1 << 20
 """Commands of a turn that are one entry; a larger command has an entry of its own."""
-UNDER_WAY_MAX: Final = 2
-"""Entries under way with which commands wait to be one entry with later ones, unless they fill
-one: the servers do about the same work for an entry of a hundred commands as for one of one."""
-FEW: Final = 32
-"""Fewer commands wait even for one entry: for clients that each wait for their answer."""
 SLICE: Final = 256
 """Publishes that are applied without a break."""
 BEHIND_MAX: Final = 100
@@ -146,7 +142,7 @@ class StreamReplica(StateMachine):
         self._is_rolled_back = False  # the stream has lost commands that it had applied
         self._is_deposed = False  # so that it must not lead as if nothing had happened
         self._proposed: list[bytes] = []  # commands that are no part of an entry yet
-        self._under_way = 0  # entries of this leadership that have not ended
+        self._gathering = Gathering(self._loop.call_later, self._submit)
         self._early = EarlyAnswers()
         self._is_proposal_due = False
         self._confirmations: set[asyncio.Task[None]] = set()
@@ -193,6 +189,7 @@ class StreamReplica(StateMachine):
         tasks = [each for each in (self._task, self._answering) if each is not None]
         tasks += self._confirmations
         self._forget_age()
+        self._gathering.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -347,8 +344,7 @@ class StreamReplica(StateMachine):
             while number < len(proposed) and size + len(proposed[number]) <= ENTRY_BYTES_MAX:
                 size += len(proposed[number])
                 number += 1
-            most = UNDER_WAY_MAX if number >= FEW else 1
-            if number == len(proposed) and self._under_way >= most:
+            if number == len(proposed) and not self._gathering.is_due(number):
                 return
             self._early.follow(self.stream, group)
             try:
@@ -359,7 +355,7 @@ class StreamReplica(StateMachine):
                 return
             except NotLeaderError:  # it is told soon, and steps down
                 return
-            self._under_way += 1
+            self._gathering.submitted(number)
             del proposed[:number]
             self._early.submitted(group.node.log.last_index, number)
 
@@ -369,7 +365,7 @@ class StreamReplica(StateMachine):
         Entries of an earlier leadership may end later, if the log was cut off before them.
         """
         if term == self._term:
-            self._under_way -= 1
+            self._gathering.ended(len(self._proposed))
             self._submit_soon()
 
     def _confirm(self, count: int) -> None:
@@ -443,7 +439,7 @@ class StreamReplica(StateMachine):
         elif is_due_to_lead and not self._term:
             with self._changing():
                 self._term = group.node.term
-                self._under_way = 0
+                self._gathering.begin()
                 assert self._follower.applied == self._committed
                 self._early.begin(self._term, self._committed)
                 self.stream.ingest.refusals.confirming = self._confirm
