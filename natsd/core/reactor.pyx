@@ -446,6 +446,10 @@ cdef class Reactor:
         self.batch_bytes = 0
         return 0
 
+    def flush(self) -> None:
+        """Send what is queued for sockets now, and not only at the end of the turn."""
+        self.flush_dirty()
+
     cdef int finish(self) except -1:
         """End a turn: flush, run queued tasks for at most TASKS_NS, tear down what is doomed.
 

@@ -300,9 +300,11 @@ class RaftHost:
                         self._carry_out(group, writes, waiting)
                     except Exception:
                         self._group_failed(group)
-        if writes:
-            self._logs.write(writes, partial(self._synced, waiting))
         self._send_frames()
+        if writes:
+            if self._reactor is not None:  # so that other servers write at the same time
+                self._reactor.flush()
+            self._logs.write(writes, partial(self._synced, waiting))
 
     def _carry_out(self, group: RaftGroup, writes: list[GroupWrite], waiting: Waiting) -> None:
         node = group.node

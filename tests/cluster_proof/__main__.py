@@ -69,7 +69,10 @@ if __name__ == "__main__":
     logging.getLogger("tests.cluster_proof").setLevel(logging.INFO)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks that nats-py leaves behind
     if given.list or not given.scenario:
-        lines = [f"{each.name:24}{each.play.__doc__}" for each in SCENARIOS.values()]
+        lines = [
+            f"{each.name:26}{(each.play.__doc__ or '').splitlines()[0]}"
+            for each in SCENARIOS.values()
+        ]
         print("\n".join(lines))  # noqa: T201 — it talks to a person
         sys.exit(not given.list)
     sys.exit(uvloop.run(main(given)))

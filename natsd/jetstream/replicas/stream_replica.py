@@ -126,6 +126,7 @@ class StreamReplica(StateMachine):
         self._group: RaftGroup | None = None
         self._term = 0  # of which this replica is the leader, and made all entries; 0: of none
         self._committed = 0  # commands in the entries that the group handed out
+        self._confirmed = 0  # of them, those up to the last entry of this leader
         self._events: deque[_Event] = deque()
         self._is_whole = is_whole  # False: its stream is to be replaced by that of the leader
         self._is_current = False  # it has had all that was committed, and lacks nothing since
@@ -214,22 +215,25 @@ class StreamReplica(StateMachine):
     @property
     def applied(self) -> int:
         """Number of commands that the stream has."""
-        return self._committed if self._term else self._follower.applied
+        return self._confirmed if self._term else self._follower.applied
 
     # ---- what the group asks for
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """Commit the entries of this leader; queue those of another one."""
-        is_own = False
+        """Commit the entries of this leader; queue those of another one.
+
+        A leader that was paused may get both at once, before it steps down.
+        """
+        confirmed = self._confirmed
         for entry in entries:
             self._committed += count(entry.data)
             if entry.term == self._term:
-                is_own = True
+                self._confirmed = self._committed
             elif self.failure is None:
                 self._events.append(entry)
                 self._is_woken.set()
-        if is_own:
-            self.stream.commit(self._committed)
+        if self._confirmed > confirmed:
+            self.stream.commit(self._confirmed)
         return [None] * len(entries)
 
     def leads(self, *, is_leader: bool) -> None:
@@ -441,6 +445,7 @@ class StreamReplica(StateMachine):
                 self._term = group.node.term
                 self._gathering.begin()
                 assert self._follower.applied == self._committed
+                self._confirmed = self._committed
                 self._early.begin(self._term, self._committed)
                 self.stream.ingest.refusals.confirming = self._confirm
                 self._is_deposed = True  # it steps down if this fails

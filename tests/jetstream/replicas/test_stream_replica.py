@@ -21,7 +21,7 @@ from natsd.jetstream.replicas.opening import INCOMPLETE
 from natsd.jetstream.stream.files import StreamAsset
 from natsd.jetstream.stream.stream import Stream
 from tests.jetstream.replicas.servers import Server, Servers, cluster
-from tests.jetstream.serving import ask
+from tests.jetstream.serving import ask, publish
 from tests.waiting import eventually_within
 
 WORKER = ConsumerConfig(durable_name="worker", ack_policy=AckPolicy.EXPLICIT)
@@ -76,6 +76,27 @@ async def test_a_leader_that_was_cut_off_takes_what_the_new_one_has(tmp_path: Pa
         await servers.agree()
         assert (await first.stream.store.load(2)).data == b"kept"
         assert b"10008" in (await lost)[0][1]
+
+
+async def test_a_leader_that_was_paused_confirms_only_its_own_entries(tmp_path: Path) -> None:
+    """In one turn it learns that its entry is committed, and another leader's behind it."""
+    async with cluster(tmp_path) as servers:
+        first = await create(servers)
+        await servers.store("orders.1", b"all")
+        first.host._timer.cancel()
+        servers.network.held[first.number] = []
+        kept = asyncio.create_task(ask(first.jetstream, "orders.2", b"kept"))
+        await eventually_within(lambda: first.group.proposals_under_way == 1)
+        lost = asyncio.create_task(ask(first.jetstream, "orders.3", b"lost"))
+        await eventually_within(lambda: first.stream.readers.log.last_sequence == 3)
+        second = await servers.leader(but=first)
+        assert (await publish(second.jetstream, "orders.4", b"new"))["seq"] == 3
+        log, applied = second.group.node.log, first.group.applied
+        committed = [each for each in log.live_up_to(log.commit) if each.index > applied]
+        first.replica.apply([each for each in committed if each.data])
+        assert json.loads((await kept)[0][1])["seq"] == 2
+        assert not lost.done() and first.stream.readers.committed == 2
+        lost.cancel()
 
 
 async def test_entries_that_were_cut_off_do_not_keep_it_from_leading_again(tmp_path: Path) -> None:

@@ -107,17 +107,27 @@ class Link:
 
 @dataclass
 class Network:
-    """All links; servers in `cut` get and send nothing."""
+    """All links; servers in `cut` get and send nothing; what is sent to those in `held` waits."""
 
     links: dict[int, Link] = field(default_factory=dict)
     cut: set[int] = field(default_factory=set)
+    held: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
     frames: int = 0
 
     def deliver(self, sender: int, receiver: int, frame: bytes) -> None:
         link = self.links.get(receiver)
-        if link is not None and link.receive and not {sender, receiver} & self.cut:
-            self.frames += 1
-            link.receive(frame)
+        if link is None or link.receive is None or {sender, receiver} & self.cut:
+            return
+        if receiver in self.held:
+            self.held[receiver].append((sender, frame))
+            return
+        self.frames += 1
+        link.receive(frame)
+
+    def release(self, server: int) -> None:
+        """Deliver what has waited for a server, all at once."""
+        for sender, frame in self.held.pop(server):
+            self.deliver(sender, server, frame)
 
 
 @dataclass
