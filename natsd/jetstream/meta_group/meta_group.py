@@ -43,6 +43,7 @@ from natsd.jetstream.meta_group.founding import Founding, PeerView
 from natsd.jetstream.meta_group.founding_record import Founded
 from natsd.jetstream.meta_group.peers import Peers, Statement
 from natsd.jetstream.meta_group.rescuing import Rescuing, replayed
+from natsd.raft.entry import Health
 from natsd.raft.errors import MembershipError, RaftError
 from natsd.raft.group import RaftGroup
 from natsd.raft.host import RaftHost
@@ -236,6 +237,9 @@ class MetaGroup:
         own, founding = self._own, self._founding
         if own is not None and self._rescuing.is_for_meta(own.group):
             await self._rescue(own)
+        elif own is not None and self._has_lost_a_vote:
+            _logger.error("JetStream: it is lost for whom this server has voted; joining anew")
+            self._own, self._has_lost_log = None, True
         elif own is not None and own.group in self._host.recovered and self.superseded:
             await self._go_over(own)
         elif own is not None and own.group in self._host.recovered:
@@ -257,6 +261,12 @@ class MetaGroup:
                     for name, each in self._peers.online.items()
                 }
             )
+
+    @property
+    def _has_lost_a_vote(self) -> bool:
+        """Whether a group of this server can only go on with another member (raft/repair.py)."""
+        recovered = self._host.recovered.values()
+        return any(each.hard_state.health is Health.VOTE_LOST for each in recovered)
 
     async def _found(self, founded: Founded) -> None:
         """Begin the group, as all of its first members do."""

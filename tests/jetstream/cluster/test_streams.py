@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from nats.js import JetStreamContext
 from nats.js.errors import APIError, BadRequestError, NotFoundError
 
+from natsd.jetstream.meta_group.cluster import LOGS_DIRECTORY
+from natsd.raft.entry import Health
+from natsd.raft.storage.raft_logs import GroupWrite, RaftLogs
+from natsd.store.disk.real_disk import RealDisk
 from natsd.testing.nats_cluster import NatsCluster
 from tests.jetstream.cluster.asking import NAMES, ask, has_replicas, wait_until_whole
 
@@ -149,7 +156,27 @@ async def test_what_does_not_fit_is_refused(cluster: NatsCluster) -> None:
         await ask(client, "STREAM.DELETE.S")
 
 
-async def test_a_server_that_lost_all_its_files_gets_them_back(cluster: NatsCluster) -> None:
+def lose_all_files(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.mkdir()
+
+
+def lose_votes(directory: Path) -> None:
+    """Have all groups start as if it were not known any more for whom they have voted."""
+    logs = RaftLogs.open(RealDisk(), directory / "jetstream" / LOGS_DIRECTORY, os.urandom)
+    states = {name: each.hard_state for name, each in logs.take_recovered().items()}
+    assert len(states) > 1
+    lost = [
+        GroupWrite(name, state._replace(health=Health.VOTE_LOST)) for name, state in states.items()
+    ]
+    logs.write(lost, lambda _error: None)
+    logs.close()
+
+
+@pytest.mark.parametrize("lose", [lose_all_files, lose_votes])
+async def test_a_server_that_lost_something_gets_it_back(
+    cluster: NatsCluster, lose: Callable[[Path], None]
+) -> None:
     client = await cluster.connect(0)
     js = client.jetstream()
     await js.add_stream(name="S", subjects=["s"], num_replicas=3)
@@ -157,8 +184,7 @@ async def test_a_server_that_lost_all_its_files_gets_them_back(cluster: NatsClus
         await js.publish("s", b"%d" % at)
     wiped = cluster.servers[2]
     await asyncio.to_thread(cluster.stop, wiped)
-    shutil.rmtree(wiped.directory)
-    wiped.directory.mkdir()
+    await asyncio.to_thread(lose, wiped.directory)
     await asyncio.to_thread(cluster.restart, wiped)
     await wait_until_whole(client, "S", set(NAMES))
     await asyncio.to_thread(cluster.stop, 1)  # the others are a majority
