@@ -330,9 +330,10 @@ class StreamReplica(StateMachine):
     # ---- what the leader's stream proposes
 
     def propose(self, command: Command) -> None:
-        """Have the command in the entry of this turn."""
-        self._proposed.append(_encode(command))
-        self._submit_soon()
+        """Have the command in the entry of this turn; one that comes too late is undone."""
+        if self._term:
+            self._proposed.append(_encode(command))
+            self._submit_soon()
 
     def _submit_soon(self) -> None:
         if self._proposed and not self._is_proposal_due:
@@ -677,7 +678,7 @@ class StreamReplica(StateMachine):
     async def _reach(self, number: int) -> None:
         """Wait until so many commands are applied. Raises what ended the replica."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)  # otherwise it would grow each time
         if not self._has(number):
             future: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append((number, future))

@@ -99,6 +99,32 @@ async def test_a_leader_that_was_paused_confirms_only_its_own_entries(tmp_path: 
         lost.cancel()
 
 
+async def test_what_comes_while_it_steps_down_is_not_proposed_when_it_leads_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is undone, so an entry with it would shift what later entries confirm."""
+    async with cluster(tmp_path) as servers:
+        first = await create(servers)
+        await servers.store("orders.1", b"kept")
+        interrupt, late = first.transfer.interrupt, list[asyncio.Task[object]]()
+
+        async def publish_and_interrupt() -> None:
+            late.append(asyncio.create_task(ask(first.jetstream, "orders.2", b"late")))
+            await eventually_within(lambda: first.stream.readers.log.last_sequence == 2)
+            await interrupt()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(first.transfer, "interrupt", publish_and_interrupt)
+            other = next(each for each in servers.all if each is not first)
+            first.group.transfer_leadership(other.group.node.id)
+            second = await servers.leader(but=first)
+            await eventually_within(lambda: late and late[0].done())
+        second.group.transfer_leadership(first.group.node.id)
+        await eventually_within(lambda: first.replica.is_leading)
+        assert await servers.store("orders.3", b"kept") == 2
+        await servers.agree()
+
+
 async def test_entries_that_were_cut_off_do_not_keep_it_from_leading_again(tmp_path: Path) -> None:
     async with cluster(tmp_path) as servers:
         first = await create(servers)
