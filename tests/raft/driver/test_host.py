@@ -7,9 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from natsd.raft import group
 from natsd.raft.entry import Health
 from natsd.raft.errors import MembershipError, NotLeaderError, ProposalDroppedError
-from natsd.raft.group import ProposalUncertainError, RaftGroup, TooManyProposalsError
+from natsd.raft.group import (
+    ProposalUncertainError,
+    RaftGroup,
+    ReadDroppedError,
+    TooManyProposalsError,
+)
 from natsd.raft.options import Options
 from natsd.raft.rescue import NotRescuableError
 from natsd.raft.transport import member_id, server_key, server_of
@@ -267,6 +273,51 @@ async def test_a_read_wakes_a_resting_group_for_a_moment() -> None:
         await eventually_within(all_rest)
         assert host._tick - ticks < SMALL.quiesce_ticks
     assert await trio.propose(b"x") == 1
+    await trio.close()
+
+
+async def test_a_read_whose_question_is_lost_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames may be lost; nobody asks again but the reader."""
+    monkeypatch.setattr(group, "LEADER_S", 0.2)
+    trio = await Trio().start()
+    leader = trio.leader()
+    reader = next(n for n in VOTERS if n != leader)
+    deliver = trio.network.deliver
+    lost: list[bytes] = []
+
+    def lose(sender: int, receiver: int, frame: bytes) -> None:
+        if (sender, receiver) == (reader, leader):
+            lost.append(frame)
+        else:
+            deliver(sender, receiver, frame)
+
+    trio.network.deliver = lose  # type: ignore[method-assign]
+    with pytest.raises(ReadDroppedError):
+        async with asyncio.timeout(5):
+            await trio.group(reader).read_barrier()
+    assert lost
+    trio.network.deliver = deliver  # type: ignore[method-assign]
+    await trio.group(reader).read_barrier()
+    await trio.close()
+
+
+async def test_what_is_committed_may_take_longer_to_arrive_than_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the answer is waited for with a deadline, not the entries that it asks for."""
+    monkeypatch.setattr(group, "LEADER_S", 0.2)
+    trio = await Trio().start()
+    await trio.propose(b"x")
+    await eventually_within(trio.are_equal)
+    reader = trio.group(next(n for n in VOTERS if n != trio.leader()))
+    monkeypatch.setattr(reader, "applied", 0)
+    barrier = asyncio.create_task(reader.read_barrier())
+    await eventually_within(lambda: reader._waiting_reads)
+    _, pending = await asyncio.wait([barrier], timeout=0.4)
+    assert pending
+    monkeypatch.undo()
+    reader._answer_reads()
+    await barrier
     await trio.close()
 
 
