@@ -291,12 +291,12 @@ async def test_a_read_whose_question_is_lost_is_dropped(monkeypatch: pytest.Monk
         else:
             deliver(sender, receiver, frame)
 
-    trio.network.deliver = lose  # type: ignore[method-assign]
+    trio.network.deliver = lose  # type: ignore[method-assign]  # frames are lost
     with pytest.raises(ReadDroppedError):
         async with asyncio.timeout(5):
             await trio.group(reader).read_barrier()
     assert lost
-    trio.network.deliver = deliver  # type: ignore[method-assign]
+    trio.network.deliver = deliver  # type: ignore[method-assign]  # as before
     await trio.group(reader).read_barrier()
     await trio.close()
 
