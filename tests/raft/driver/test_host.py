@@ -1,6 +1,7 @@
 """The driver: proposals, reads, snapshots, quiescence, restarts; hosts in one process."""
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -280,24 +281,26 @@ async def test_a_read_whose_question_is_lost_is_dropped(monkeypatch: pytest.Monk
     """Frames may be lost; nobody asks again but the reader."""
     monkeypatch.setattr(group, "LEADER_S", 0.2)
     trio = await Trio().start()
-    leader = trio.leader()
-    reader = next(n for n in VOTERS if n != leader)
+    reader = next(n for n in VOTERS if n != trio.leader())
     deliver = trio.network.deliver
-    lost: list[bytes] = []
 
     def lose(sender: int, receiver: int, frame: bytes) -> None:
-        if (sender, receiver) == (reader, leader):
-            lost.append(frame)
-        else:
+        if sender != reader:
             deliver(sender, receiver, frame)
 
-    trio.network.deliver = lose  # type: ignore[method-assign]  # frames are lost
-    with pytest.raises(ReadDroppedError):
-        async with asyncio.timeout(5):
-            await trio.group(reader).read_barrier()
-    assert lost
-    trio.network.deliver = deliver  # type: ignore[method-assign]  # as before
-    await trio.group(reader).read_barrier()
+    monkeypatch.setattr(trio.network, "deliver", lose)
+    why = ""
+    async with asyncio.timeout(10):
+        while why != "no leader answers":  # on a busy machine the leader may change before
+            with pytest.raises(ReadDroppedError) as dropped:
+                await trio.group(reader).read_barrier()
+            why = str(dropped.value)
+    monkeypatch.undo()
+    async with asyncio.timeout(10):
+        while why:
+            with contextlib.suppress(ReadDroppedError):
+                await trio.group(reader).read_barrier()
+                why = ""
     await trio.close()
 
 
@@ -305,15 +308,15 @@ async def test_what_is_committed_may_take_longer_to_arrive_than_the_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Only the answer is waited for with a deadline, not the entries that it asks for."""
-    monkeypatch.setattr(group, "LEADER_S", 0.2)
     trio = await Trio().start()
     await trio.propose(b"x")
     await eventually_within(trio.are_equal)
     reader = trio.group(next(n for n in VOTERS if n != trio.leader()))
     monkeypatch.setattr(reader, "applied", 0)
+    monkeypatch.setattr(group, "LEADER_S", 1.0)
     barrier = asyncio.create_task(reader.read_barrier())
     await eventually_within(lambda: reader._waiting_reads)
-    _, pending = await asyncio.wait([barrier], timeout=0.4)
+    _, pending = await asyncio.wait([barrier], timeout=1.2)
     assert pending
     monkeypatch.undo()
     reader._answer_reads()
