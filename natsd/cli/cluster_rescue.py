@@ -26,8 +26,8 @@ from natsd.config.options import Options
 from natsd.config.resources import with_store_dir
 from natsd.core.wall_time import timestamp
 from natsd.jetstream.meta_group.cluster import MEMBER_DIRECTORY
-from natsd.jetstream.meta_group.rescue_order import RescuedGroup, RescueOrder, write_order
-from natsd.jetstream.meta_group.rescue_plan import META, Plan, Planner, Wish
+from natsd.jetstream.meta_group.rescue_order import META, RescuedGroup, RescueOrder, write_order
+from natsd.jetstream.meta_group.rescue_plan import Plan, Planner, Wish
 from natsd.jetstream.meta_group.rescue_survey import (
     Report,
     RescueRefused,
@@ -223,6 +223,7 @@ def _group_lines(each: RescuedGroup) -> list[str]:
         f"{each.what}: group {each.group} of {', '.join(each.members)} has no majority",
         f"  goes on with {each.server} alone, whose log ends with entry {each.last_index} of term"
         f" {each.last_term}",
+        f"  entries up to {each.committed} are known to be committed; {_uncertain(each)}",
     ]
     if each.what == META:
         return [*lines, "  may be lost: streams created, changed or deleted beyond that"]
@@ -232,6 +233,12 @@ def _group_lines(each: RescuedGroup) -> list[str]:
         "  may be lost: messages, acknowledgements and consumers that were confirmed beyond that;",
         "  how many cannot be known: at most what had not reached this server",
     ]
+
+
+def _uncertain(each: RescuedGroup) -> str:
+    if not each.uncertain:
+        return "it has no others"
+    return f"the {each.uncertain} beyond that are kept, whether they were or not"
 
 
 def _gone_lines(each: RescuedGroup, wish: Wish) -> list[str]:

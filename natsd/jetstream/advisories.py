@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from natsd.jetstream.server_resources import ServerResources
 
 ADVISORY_TYPE: Final = "io.nats.jetstream.advisory.v1"
+OWN_ADVISORY_TYPE: Final = "io.natsd.jetstream.advisory.v1"
+"""Of the events that nats-server does not have."""
 AUDIT_SUBJECT: Final = f"{ADVISORY_PREFIX}.API"
 
 Client = Mapping[str, object]
@@ -84,6 +86,18 @@ def server_out_of_storage(jetstream: "ServerResources", stream: str) -> None:
     }
     subject = f"{ADVISORY_PREFIX}.SERVER.OUT_OF_STORAGE"
     _publish_in_system(jetstream, subject, f"{ADVISORY_TYPE}.server_out_of_space", fields)
+
+
+def server_rescued(jetstream: "ServerResources", cluster: str, rescue: Fields) -> None:
+    """Publish that this server has carried out `natsd cluster rescue`; only natsd has it."""
+    fields: Fields = {
+        "server": jetstream.server_name,
+        "server_id": jetstream.server_id,
+        "cluster": cluster,
+        **rescue,
+    }
+    subject = f"{ADVISORY_PREFIX}.SERVER.RESCUED"
+    _publish_in_system(jetstream, subject, f"{OWN_ADVISORY_TYPE}.server_rescued", fields)
 
 
 def domain_leader_elected(

@@ -58,6 +58,13 @@ def meta_cluster(cluster: "JetStreamCluster") -> dict[str, Any]:
     return {name: value for name, value in shown.items() if value or name == "pending"}
 
 
+def rescues(cluster: "JetStreamCluster") -> list[dict[str, Any]]:
+    """Return the rescues that this server was ordered to carry out; only natsd has it."""
+    from natsd.jetstream.meta_group.rescue_order import shown  # as late as JetStream itself
+
+    return shown(cluster.meta.rescuing.records)
+
+
 def scrub(engine: "JetStream") -> dict[str, Any]:
     """Return how files are scrubbed, and what was repaired since the start; only natsd has it."""
     options, scrubber, repairs = engine.options, engine.scrubber, engine.volume.repairs

@@ -121,6 +121,8 @@ async def jsz(
     }
     if engine.cluster is not None:
         answer["meta_cluster"] = jetstream.meta_cluster(engine.cluster)
+        if found := jetstream.rescues(engine.cluster):
+            answer["rescues"] = found
     answer["scrub"] = jetstream.scrub(engine)
     totals = await turns.run(_count(engine))
     answer |= totals.fields(leaders=options.leaders)

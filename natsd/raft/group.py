@@ -9,6 +9,7 @@ Promise
 - The result of a proposal is given only after its entry was committed and applied here.
 - `ProposalLostError`: another entry took its place; it has not happened, and will not.
   `ProposalUncertainError`: it is not known whether it has.
+- A read barrier ends: it is passed, or dropped if no leader says in time what is committed.
 - At most `proposals_max` proposals, and `proposal_bytes_max` bytes of them, are under way; more are
   refused with `TooManyProposalsError`, and nothing has happened.
 """
@@ -19,7 +20,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from natsd.raft.effects import Effects
 from natsd.raft.entry import Entry, Membership, Snapshot
@@ -29,6 +30,9 @@ from natsd.raft.membership import with_learner, with_voter, without
 from natsd.raft.messages import Message
 from natsd.raft.node import Node
 from natsd.raft.state_machine import StateMachine
+
+LEADER_S: Final = 2.0
+"""A read is dropped when the leader has not answered for so long: what it says may be lost."""
 
 Done = Callable[[object], None]
 """Called with the result of a proposal, or with the RaftError why there is none."""
@@ -47,7 +51,7 @@ class TooManyProposalsError(RaftError):
 
 
 class ReadDroppedError(RaftError):
-    """The leadership has changed while the read waited: ask again."""
+    """The leadership has changed while the read waited, or no leader answers: ask again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,17 +187,23 @@ class RaftGroup:
     async def read_barrier(self) -> None:
         """Wait until this member has applied everything that was committed before the call.
 
-        Raises ReadDroppedError if no leader answers.
+        Raises ReadDroppedError if no leader answers within LEADER_S, or the leader changes. To
+        apply what is committed may take any time.
         """
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[None] = loop.create_future()
         self._next_read += 1
-        self._reads[self._next_read] = answer
-        self.node.read(self._next_read)
+        token = self._next_read
+        self._reads[token] = answer
+        self.node.read(token)
         self._touch(self)
+        give_up = loop.call_later(LEADER_S, self._drop_unanswered, token)
         try:
             await answer
         finally:
+            give_up.cancel()
             answer.cancel()
+            self._reads.pop(token, None)
 
     async def change_members(self, membership: Membership) -> None:
         """Change the members by one, and wait until that is applied here.
@@ -244,9 +254,11 @@ class RaftGroup:
         if effects.committed:
             self._apply(effects.committed)
         for token, index in effects.reads:
-            self._waiting_reads.append((index, self._reads.pop(token)))
+            if token in self._reads:
+                self._waiting_reads.append((index, self._reads.pop(token)))
         for token in effects.dropped_reads:
-            self._refuse_read(self._reads.pop(token))
+            if token in self._reads:
+                self._refuse_read(self._reads.pop(token), "the leadership has changed")
         if self._waiting_reads:
             self._answer_reads()
 
@@ -298,9 +310,15 @@ class RaftGroup:
             elif not answer.done():
                 answer.set_result(None)
 
-    def _refuse_read(self, answer: asyncio.Future[None]) -> None:
+    def _drop_unanswered(self, token: int) -> None:
+        """Drop a read of which the leader has not said yet for which index it must wait."""
+        if token in self._reads:
+            self._refuse_read(self._reads.pop(token), "no leader answers")
+
+    @staticmethod
+    def _refuse_read(answer: asyncio.Future[None], why: str) -> None:
         if not answer.done():
-            answer.set_exception(ReadDroppedError("the leadership has changed"))
+            answer.set_exception(ReadDroppedError(why))
 
     def due_snapshot(self) -> tuple[Snapshot, bytes | Callable[[], Awaitable[bytes]]] | None:
         """Return a new snapshot if it is time for one, without its data and with it."""
@@ -330,7 +348,7 @@ class RaftGroup:
         while self._proposals:
             self._finish_first(ProposalUncertainError("the group stops"))
         for answer in [*self._reads.values(), *(answer for _, answer in self._waiting_reads)]:
-            self._refuse_read(answer)
+            self._refuse_read(answer, "the group stops")
         self._reads.clear()
         self._waiting_reads.clear()
 

@@ -132,9 +132,12 @@ def start_server_process(serving: Serving) -> Iterator[StartServerProcess]:
         target.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_servers() -> Iterator[dict[str, AnyTarget]]:
-    """Yield the servers of `shared_server`; they are stopped after the last test."""
+    """Yield the servers of `shared_server`, which are stopped after the module's last test.
+
+    Each has its own loop, and some ten descriptors: later tests must not run beside all of them.
+    """
     started: dict[str, AnyTarget] = {}
     yield started
     for target in started.values():

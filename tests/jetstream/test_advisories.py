@@ -26,6 +26,7 @@ CLIENT = {"acc": "$G", "name": "backup"}
 SECOND_NS = 1_000_000_000
 
 NOT_BY_SCHEMA = {
+    "server_rescued": "only natsd has it",
     "snapshot_create": "the schema has blocks and block_size, nats-server the state",
     "consumer_group_pinned": "the schema asks for a server, and allows none",
     "consumer_group_unpinned": "the schema asks for a server, and allows none",
@@ -118,6 +119,10 @@ SYSTEM_EVENTS: dict[str, tuple[Callable[[JetStream], None], dict[str, Any]]] = {
     "SERVER.OUT_OF_STORAGE": (
         lambda jetstream: advisories.server_out_of_storage(jetstream, "S"),
         {"server": "natsd", "server_id": "NAAA", "stream": "S", "cluster": ""},
+    ),
+    "SERVER.RESCUED": (
+        lambda jetstream: advisories.server_rescued(jetstream, "c", {"groups": []}),
+        {"server": "natsd", "server_id": "NAAA", "cluster": "c", "groups": []},
     ),
 }
 

@@ -54,9 +54,17 @@ class Publisher:
         self._jetstream = client.jetstream()
         self.acknowledged: list[int] = []
         self.refused: list[int | None] = []
+        self._is_over = False
+        self._task = asyncio.create_task(self._run())
 
-    async def run(self) -> None:
-        while True:
+    async def stop(self) -> None:
+        """End; a cancelled request of the client may return its answer nevertheless."""
+        self._is_over = True
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while not self._is_over:
             try:
                 ack = await self._jetstream.publish("s", PAYLOAD, timeout=20)
                 self.acknowledged.append(ack.seq)
@@ -76,7 +84,6 @@ async def test_storage_shrinks_below_what_is_used(tmp_path: Path) -> None:
         jetstream = client.jetstream()
         await jetstream.add_stream(name="S", subjects=["s"])
         publisher = Publisher(client)
-        task = asyncio.create_task(publisher.run())
         await eventually_within(lambda: len(publisher.acknowledged) > 30)
         for _ in range(2):
             await push(operator, with_limits(disk_storage=10_000))
@@ -88,8 +95,7 @@ async def test_storage_shrinks_below_what_is_used(tmp_path: Path) -> None:
             assert stored.messages >= len(publisher.acknowledged)
             await push(operator, with_limits())
             await publisher.more(publisher.acknowledged)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await publisher.stop()
         assert set(publisher.refused) == {ACCOUNT_LIMIT_EXCEEDED}
         stored = (await jetstream.stream_info("S")).state
         assert stored.messages == stored.last_seq >= publisher.acknowledged[-1]
@@ -104,7 +110,6 @@ async def test_clients_beyond_the_limits_are_closed_newest_first(tmp_path: Path)
         ]
         await first.jetstream().add_stream(name="S", subjects=["s"])
         publisher = Publisher(first)
-        task = asyncio.create_task(publisher.run())
         await publisher.more(publisher.acknowledged)
 
         cids = [client.client_id for client in others]
@@ -128,8 +133,7 @@ async def test_clients_beyond_the_limits_are_closed_newest_first(tmp_path: Path)
         await eventually_within(lambda: others[0].is_closed)
 
         await publisher.more(publisher.acknowledged)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await publisher.stop()
         assert not publisher.refused
         state = (await first.jetstream().stream_info("S")).state
         assert state.messages >= len(publisher.acknowledged) == publisher.acknowledged[-1]

@@ -40,12 +40,13 @@ from natsd.jetstream.resources import reservation
 from natsd.jetstream.short_hash import short_hash
 from natsd.jetstream.stream.config import ConfigRules, check_create, check_update
 from natsd.jetstream.stream.files import StreamAsset, install_stream
-from natsd.jetstream.stream.settings_in_metadata import copies, read_replicas
+from natsd.jetstream.stream.settings_in_metadata import READ_REPLICAS, copies, read_replicas
 from natsd.raft.transport import member_id, server_key
 
 INFO_S: Final = 5.0
 """So long the answer to a change waits until the stream is led."""
 GROUP_BYTES: Final = 12
+_READ_REPLICAS: Final = b'"%b"' % READ_REPLICAS.encode()
 
 
 class Meta(Protocol):
@@ -230,23 +231,48 @@ class StreamChanges:
         return await self._meta.propose(Reassign(assignment.version, after)) is not None
 
     async def restore_replicas(self, assignment: Assignment) -> None:
-        """Make the replicas that a stream lacks, as far as there are servers for them.
+        """Make the replicas and read replicas that a stream lacks, as far as there are servers.
 
         It lacks those of servers that were removed, and those for which there was no server before.
         Raises Unanswered, RaftError.
         """
         servers = self._assignments.servers
         dismissed = {name for name, each in servers.items() if each.is_dismissed}
+        after = self._with_missing_replicas(assignment, dismissed)
+        after = self._with_missing_read_replicas(after, dismissed)
+        if after is not assignment:
+            await self._meta.propose(Reassign(assignment.version, after))
+
+    def _with_missing_replicas(self, assignment: Assignment, dismissed: set[str]) -> Assignment:
         kept = tuple(each for each in assignment.servers if each not in dismissed)
         is_moved = bool(assignment.leaving) and not dismissed.intersection(assignment.leaving)
         if is_moved or not kept or len(kept) >= assignment.replicas:
-            return
+            return assignment
         wanted = self._place_most(assignment, kept, dismissed)
-        if wanted != assignment.servers:
-            after = self._with_group(assignment, assignment.stream_config, wanted)
-            leaving = tuple(each for each in after.leaving if each not in dismissed)
-            after = msgspec.structs.replace(after, leaving=leaving)
-            await self._meta.propose(Reassign(assignment.version, after))
+        if wanted == assignment.servers:
+            return assignment
+        after = self._with_group(assignment, assignment.stream_config, wanted)
+        leaving = tuple(each for each in after.leaving if each not in dismissed)
+        return msgspec.structs.replace(after, leaving=leaving)
+
+    def _with_missing_read_replicas(
+        self, assignment: Assignment, dismissed: set[str]
+    ) -> Assignment:
+        if _READ_REPLICAS not in bytes(assignment.config):  # most streams want none
+            return assignment
+        config = assignment.stream_config
+        number, tags = read_replicas(config)
+        kept = tuple(each for each in assignment.read_replicas if each not in dismissed)
+        elsewhere = {*assignment.servers, *assignment.leaving, *dismissed}
+        placement = Placement(tags=list(tags))
+        for count in range(number, len(kept), -1):
+            try:
+                wanted = self._placed(config, count, placement, kept, elsewhere)
+            except NoSuitablePeers:
+                continue
+            after = msgspec.structs.replace(assignment, read_replicas=wanted)
+            return self._grouped(after, config, assignment.servers[0])
+        return assignment
 
     def _place_most(
         self, assignment: Assignment, kept: tuple[str, ...], ignored: set[str]

@@ -24,6 +24,7 @@ from natsd.accounts.internal_client import InternalClient
 from natsd.jetstream.account import JetStreamAccount
 from natsd.jetstream.advisories import (
     domain_leader_elected,
+    server_rescued,
     stream_leader_elected,
     stream_quorum_lost,
 )
@@ -46,6 +47,7 @@ from natsd.jetstream.meta_group.local_streams import LocalStream, LocalStreams
 from natsd.jetstream.meta_group.meta_group import MetaGroup
 from natsd.jetstream.meta_group.peers import Peers, Statement
 from natsd.jetstream.meta_group.questions import Question, Questions
+from natsd.jetstream.meta_group.rescue_order import Record, shown
 from natsd.jetstream.models.account import AccountInfo
 from natsd.jetstream.models.go_json import decode as decode_model
 from natsd.jetstream.models.go_json import encode as encode_model
@@ -159,6 +161,9 @@ class JetStreamCluster:
             self.server, self._host, self.assignments, self._accounts, client, self.propose
         )
         self.meta.set_aside = self.streams.set_aside
+        self.meta.rescuing.now_ns = jetstream.scheduler.now_ns
+        self.meta.rescuing.news = self._tell_rescued
+        self.streams.rescue_failed = self.meta.rescuing.failed
         self.streams.leading_news = self._leading_news
         self.streams.own_member = lambda: self.meta.member
         self.changes = StreamChanges(
@@ -320,6 +325,10 @@ class JetStreamCluster:
             _logger.info("Self is new JetStream cluster metadata leader")
             replicas = [each.model_dump() for each in self.meta_replicas()]
             domain_leader_elected(self._jetstream, self.settings.name(), replicas)
+
+    def _tell_rescued(self, records: Sequence[Record]) -> None:
+        for each in shown(records):
+            server_rescued(self._jetstream, self.settings.name(), each)
 
     def _leading_news(self, stream: LocalStream) -> None:
         key = stream.assignment.key

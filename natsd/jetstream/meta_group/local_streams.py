@@ -43,6 +43,7 @@ from natsd.jetstream.stream.stream import Stream
 from natsd.raft.errors import MembershipError, RaftError, TransferError
 from natsd.raft.group import RaftGroup
 from natsd.raft.host import RaftHost
+from natsd.raft.rescue import NotRescuableError
 from natsd.raft.transport import member_id, server_key
 from natsd.store.disk.disk import make_directories, rename_synced
 from natsd.store.errors import StoreError
@@ -114,6 +115,8 @@ class LocalStreams:
         """Called when a stream has begun or ended to be led here."""
         self.own_member: Callable[[], int] = lambda: self.member_of(self._server)
         """Returns which member of all groups this server is."""
+        self.rescue_failed: Callable[[str, str], Awaitable[None]] = _nothing
+        """Called with the new name of a group that cannot be rescued here, and why."""
 
     def find(self, account: str, name: str) -> LocalStream | None:
         """Return a stream that is open here; None: there is none of that name."""
@@ -345,7 +348,11 @@ class LocalStreams:
         if member not in wanted.founders or wanted.group in recovered:
             await self._host.forget_group(old)
             return False
-        await self._host.rescue_group(old, wanted.group, member)
+        try:
+            await self._host.rescue_group(old, wanted.group, member)
+        except NotRescuableError as error:
+            await self.rescue_failed(wanted.group, str(error))
+            raise
         _logger.warning(
             "JetStream: stream '%s > %s': its group %s was rescued here as %s",
             *wanted.key,
@@ -481,3 +488,7 @@ async def _set_aside(account: JetStreamAccount, assignment: Assignment) -> None:
 
     await volume.read(move)
     _logger.warning("JetStream: stream '%s > %s': set aside as %s", *assignment.key, target)
+
+
+async def _nothing(_group: str, _reason: str) -> None:
+    pass

@@ -47,6 +47,7 @@ from natsd.raft.entry import Health
 from natsd.raft.errors import MembershipError, RaftError
 from natsd.raft.group import RaftGroup
 from natsd.raft.host import RaftHost
+from natsd.raft.rescue import NotRescuableError
 from natsd.raft.transport import member_id, server_key, server_of
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import make_directories
@@ -112,7 +113,8 @@ class MetaGroup:
         self._was_lost = False  # the others go on without the member that this server is
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._rescuing = Rescuing(host, peers, vault, directory)
+        self.rescuing = Rescuing(host, peers, vault, directory)
+        """Carries out what was ordered with `natsd cluster rescue`."""
         self._removed_s: dict[str, float] = {}  # when this leader first saw that it was removed
         self.nonce = ""
         self.group: RaftGroup | None = None
@@ -133,7 +135,7 @@ class MetaGroup:
         if found is not None:
             self._own = msgspec.json.decode(found, type=OwnMember)
         self._has_lost_log = found is None and twins_exist(self._vault.disk, path)
-        self._rescuing.open()
+        self.rescuing.open()
         self._founding = make_founding(self._send_founding)
 
     def start(self) -> None:
@@ -141,7 +143,7 @@ class MetaGroup:
         self._client.subscribe(WELCOME.format(self._key), self._welcomed)
         self._client.subscribe(LOST.format(self._key), self._given_up)
         self._client.subscribe(FOUNDING.format(self._key), self._received_founding)
-        self._rescuing.start()
+        self.rescuing.start()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="natsd-meta-group")
 
     async def close(self) -> None:
@@ -220,7 +222,7 @@ class MetaGroup:
                     await self._leave()
                 if self.group is None:
                     await self._become_member()
-                elif self._rescuing.order is not None:
+                elif self.rescuing.order is not None:
                     await self._carry_out_rescue()
                 if self.group is not None and self.group.leads:
                     await self._keep_members(self.group)
@@ -235,7 +237,7 @@ class MetaGroup:
 
     async def _become_member(self) -> None:
         own, founding = self._own, self._founding
-        if own is not None and self._rescuing.is_for_meta(own.group):
+        if own is not None and self.rescuing.is_for_meta(own.group):
             await self._rescue(own)
         elif own is not None and self._has_lost_a_vote:
             _logger.error("JetStream: it is lost for whom this server has voted; joining anew")
@@ -316,15 +318,19 @@ class MetaGroup:
 
     async def _rescue(self, own: OwnMember) -> None:
         """Go on as the only member of the group, under a new name."""
-        member, order = member_id(self._key, own.incarnation), self._rescuing.order
+        member, order = member_id(self._key, own.incarnation), self.rescuing.order
         assert order is not None
         if order.meta in self._host.recovered:
-            if not await self._rescuing.may_begin():
+            if not await self.rescuing.may_begin():
                 return
         elif order.new_meta not in self._host.recovered:
-            await self._rescuing.refuse("the RAFT log of the meta group is lost")
+            await self.rescuing.refuse("the RAFT log of the meta group is lost")
             return
-        value = await self._rescuing.rescue_meta(member)
+        try:
+            value = await self.rescuing.rescue_meta(member)
+        except NotRescuableError as error:
+            await self.rescuing.refuse(str(error))
+            return
         before = self._founding.founded
         if before is not None:
             earlier = (*before.supersedes, *value.supersedes)
@@ -336,14 +342,14 @@ class MetaGroup:
 
     async def _carry_out_rescue(self) -> None:
         """Do what is left of the order when the group is there."""
-        rescuing, order = self._rescuing, self._rescuing.order
+        rescuing, order = self.rescuing, self.rescuing.order
         assert order is not None and self._own is not None
         if self._own.group == order.new_meta:
-            await rescuing.finish()
+            await rescuing.finish_meta(self._assignments.find)
         elif self._own.group != order.meta:
             await rescuing.refuse(f"this server is a member of {self._own.group} now")
         elif self.leader and await rescuing.may_begin():
-            await rescuing.propose(self.propose_anywhere)
+            await rescuing.propose(self.propose_anywhere, self._assignments.find)
 
     async def _follow_rescue(self) -> None:
         """Leave the group if others have rescued it without this server."""

@@ -1,18 +1,20 @@
 """The order to rescue groups that have lost a majority of their servers for good.
 
     natsd cluster rescue --yes ─▶ rescue.json ─▶ carried out at the server's start (rescuing.py)
-                                                  └▶ rescues.jsonl: what was done
+                                                  └▶ rescues.jsonl: what was done, and what not
 
     rescue.json      format u8 = 1 │ RescueOrder as JSON, in two files (store/disk/twin_file.py)
     rescues.jsonl    one JSON object a line: a Record for each group
 
-Both are in the directory of `member.json`. Everything here blocks and raises OSError.
+Both are in the directory of `member.json`. What reads and writes here blocks and raises OSError.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -27,12 +29,15 @@ RECORDS_FILE: Final = "rescues.jsonl"
 MAGIC: Final = b"NATSDRSQ"
 FORMAT: Final = b"\x01"
 """First byte of the order."""
+RECORDS_MAX: Final = 1000
+"""Records that are read; of more, the newest."""
+META: Final = "the meta group"
 
 
 class RescuedGroup(Struct, frozen=True):
     """A group that goes on with one server, and from where."""
 
-    what: str  # "the meta group", "stream 'A > S'"
+    what: str  # META, "stream 'A > S'"
     group: str
     new_group: str  # empty: the stream is gone, and is dropped
     members: tuple[str, ...]  # names of its servers before
@@ -40,6 +45,24 @@ class RescuedGroup(Struct, frozen=True):
     last_index: int = 0  # of that server's log
     last_term: int = 0
     last_sequence: int = 0  # of the last message in that server's log; 0: none, or the meta group
+    committed: int = 0  # index up to which that log says that entries are committed; more may be
+
+    @property
+    def uncertain(self) -> int:
+        """Number of entries that are kept, and perhaps were never committed."""
+        return self.last_index - self.committed
+
+    @property
+    def may_be_lost(self) -> str:
+        """What the rescue may cost; nobody can tell how much of that there was."""
+        if not self.new_group:
+            return "all of it: no server is left that has it"
+        if self.what == META:
+            return f"streams created, changed or deleted beyond entry {self.last_index}"
+        return (
+            f"messages beyond sequence {self.last_sequence}, and acknowledgements and consumers"
+            f" confirmed beyond entry {self.last_index}"
+        )
 
 
 class RescueOrder(Struct, frozen=True):
@@ -62,7 +85,15 @@ class Record(Struct, frozen=True):
     who: str
     lost: tuple[str, ...]
     group: RescuedGroup
-    refused: str = ""
+    refused: str = ""  # why nothing was done; empty: it was done
+    noted: str = ""  # when this was written, RFC 3339; `time` is when it was ordered
+
+    def fields(self) -> dict[str, Any]:
+        """Return what became of the group, as `/jsz` and the advisory show it."""
+        shown = msgspec.to_builtins(self.group)
+        if self.refused:
+            return {**shown, "skipped": self.refused}
+        return {**shown, "uncertain": self.group.uncertain, "may_be_lost": self.group.may_be_lost}
 
 
 _orders = msgspec.json.Decoder(RescueOrder)
@@ -95,12 +126,9 @@ def remove_order(disk: Disk, directory: Path) -> None:
     disk.sync_dir(directory)
 
 
-def add_records(disk: Disk, directory: Path, order: RescueOrder, refused: str = "") -> None:
-    """Add what was done, or `refused`, to the records; they are on disk on return."""
-    lines = [
-        msgspec.json.encode(Record(order.time, order.who, order.lost, each, refused))
-        for each in order.groups
-    ]
+def add_records(disk: Disk, directory: Path, records: Iterable[Record]) -> None:
+    """Add records to those that there are; they are on disk on return."""
+    lines = map(msgspec.json.encode, records)
     file = disk.open(directory / RECORDS_FILE, create=True)
     try:
         file.pwrite(b"".join(line + b"\n" for line in lines), file.size())
@@ -111,7 +139,29 @@ def add_records(disk: Disk, directory: Path, order: RescueOrder, refused: str = 
 
 
 def read_records(directory: Path) -> Sequence[Record]:
-    """Return what was done in this directory so far, the oldest first."""
+    """Return what was done in this directory so far, the oldest first.
+
+    A line that cannot be read is left out: a crash may have cut it off.
+    """
+    found = deque[Record](maxlen=RECORDS_MAX)
     with contextlib.suppress(FileNotFoundError):
-        return _records.decode_lines((directory / RECORDS_FILE).read_bytes())
-    return ()
+        for line in (directory / RECORDS_FILE).read_bytes().splitlines():
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                found.append(_records.decode(line))
+    return tuple(found)
+
+
+def shown(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return the records as `/jsz` and the advisory show them: an object for each rescue."""
+    return [
+        {
+            "time": noted,
+            "ordered": ordered,
+            "by": who,
+            "lost_servers": lost,
+            "groups": [each.fields() for each in group],
+        }
+        for (ordered, who, lost, noted), group in groupby(
+            records, key=lambda each: (each.time, each.who, each.lost, each.noted or each.time)
+        )
+    ]

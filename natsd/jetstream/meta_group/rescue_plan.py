@@ -19,14 +19,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from natsd.jetstream.meta_group.assignments import Assignment, Change, Dismiss, Reassign, Remove
-from natsd.jetstream.meta_group.rescue_order import RescuedGroup
+from natsd.jetstream.meta_group.rescue_order import META, RescuedGroup
 from natsd.jetstream.meta_group.rescue_survey import Position, Report, RescueRefused, Survey
 from natsd.jetstream.short_hash import short_hash
 from natsd.raft.quorum import majority
 from natsd.raft.transport import member_id, server_key, server_of
 
 GROUP_BYTES = 12
-META = "the meta group"
 StreamKey = tuple[str, str]
 
 
@@ -257,6 +256,7 @@ class Planner:
             at.last_index,
             at.last_term,
             at.last_sequence,
+            at.committed,
         )
 
     def _new_name(self, prefix: str) -> str:

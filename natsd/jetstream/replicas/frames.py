@@ -6,6 +6,7 @@
 Promise
 - At most WINDOW_BYTES are under way. A side that hears nothing from the other for SILENCE_S ends
   the transfer; so does a frame that is missing.
+- A side that is interrupted says so, whatever it has sent: the other one need not wait.
 - Frames come from another server: bytes that are no frame end the transfer with TransferFailed.
 """
 
@@ -13,8 +14,9 @@ import asyncio
 import contextlib
 import struct
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Final, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from natsd.accounts.internal_client import InternalClient
 from natsd.store.errors import StoreError
@@ -96,7 +98,7 @@ class Flow:
             self._is_acknowledged.set()
 
     async def send_all(self, entries: AsyncGenerator[tuple[str, bytes]]) -> None:
-        """Send these entries, then say that they are all, or why they are not; listen no more."""
+        """Send these entries, then say that they are all, or why they are not."""
         try:
             async with contextlib.aclosing(entries):
                 async for name, body in entries:
@@ -106,9 +108,11 @@ class Flow:
         except TimeoutError:  # the other side is gone
             return
         except (StoreError, OSError) as error:
-            refuse(self._client, self._inbox, str(error), self.number)
-        finally:
-            self.close()
+            self.refuse(str(error))
+
+    def refuse(self, why: str) -> None:
+        """Say why nothing more comes."""
+        refuse(self._client, self._inbox, why, self.number)
 
     async def send(self, frame: bytes) -> None:
         """Publish a frame once there is room. Raises TimeoutError."""
@@ -123,6 +127,34 @@ class Flow:
         self._client.publish(self._inbox, frame, reply=self._acks)
         self._sent += len(frame)
         self.number += 1
+
+
+class Sending:
+    """The transfers from this side that are under way."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def begin(self, flow: Flow, send: Coroutine[Any, Any, None]) -> None:
+        """Run `send`, which sends in that flow."""
+        task = asyncio.get_running_loop().create_task(send)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._ended, flow))
+
+    def _ended(self, flow: Flow, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():  # perhaps before its first step, so it could not say this itself
+            flow.refuse("the stream changes")
+        flow.close()
+
+    async def interrupt(self) -> None:
+        """End them all; the other sides are told."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 class Receiving:

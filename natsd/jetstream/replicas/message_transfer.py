@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 from natsd.accounts.internal_client import InternalClient
 from natsd.core.routing import Subscription
 from natsd.jetstream.replicas.catch_up import Members
-from natsd.jetstream.replicas.frames import Flow, Receiving, TransferFailed, refuse
+from natsd.jetstream.replicas.frames import Flow, Receiving, Sending, TransferFailed, refuse
 from natsd.store.errors import DamagedEncoding
 from natsd.store.file_store import FileStore
 from natsd.store.sequence_set import SequenceSet
@@ -54,7 +54,7 @@ class MessageTransfer:
         self._member = 0
         self._files: Files = tuple
         self._subscription: Subscription | None = None
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending = Sending()
         self._is_over = asyncio.Event()
 
     def offer(self, member: int, files: Files) -> None:
@@ -68,9 +68,7 @@ class MessageTransfer:
         if self._subscription is not None:
             self._client.unsubscribe(self._subscription)
             self._subscription = None
-        for task in self._sending:
-            task.cancel()
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        await self._sending.interrupt()
 
     # Here messages are lacking
 
@@ -129,17 +127,16 @@ class MessageTransfer:
         if len(self._sending) >= SENT_AT_ONCE:
             refuse(self._client, inbox, "too many messages are asked for")
             return
-        task = asyncio.get_running_loop().create_task(self._send(store, wanted, inbox))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        flow = Flow(self._client, inbox, self._inbox())
+        self._sending.begin(flow, self._send(store, wanted, flow))
 
-    async def _send(self, store: int, wanted: SequenceSet, inbox: str) -> None:
+    async def _send(self, store: int, wanted: SequenceSet, flow: Flow) -> None:
         stores = self._files()
         if store >= len(stores) or stores[store].durable_sequence < (wanted.last or 0):
-            refuse(self._client, inbox, "it has not got that far")
+            flow.refuse("it has not got that far")
             return
         entries = _as_entries(stores[store].intact(wanted))
-        await Flow(self._client, inbox, self._inbox()).send_all(entries)
+        await flow.send_all(entries)
 
 
 async def _as_entries(images: AsyncGenerator[bytes]) -> AsyncGenerator[tuple[str, bytes]]:

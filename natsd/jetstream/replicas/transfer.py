@@ -22,7 +22,7 @@ from typing import Final
 from natsd.accounts.internal_client import InternalClient
 from natsd.core.routing import Subscription
 from natsd.jetstream.replicas.catch_up import Members, Source
-from natsd.jetstream.replicas.frames import Flow, Receiving, TransferFailed, refuse
+from natsd.jetstream.replicas.frames import Flow, Receiving, Sending, TransferFailed, refuse
 from natsd.jetstream.replicas.message_transfer import MessageTransfer
 from natsd.jetstream.replicas.stream_image import BuiltStream, build, entries_of
 from natsd.jetstream.stream.stream import Stream
@@ -56,7 +56,7 @@ class StreamTransfer:
         self._member = ALL
         self._source: Source | None = None
         self._subscription: Subscription | None = None
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending = Sending()
 
     # Here is a replica that lacks something
 
@@ -135,9 +135,7 @@ class StreamTransfer:
 
     async def interrupt(self) -> None:
         """See CatchUp."""
-        for task in self._sending:
-            task.cancel()
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        await self._sending.interrupt()
 
     async def withdraw(self) -> None:
         """See CatchUp."""
@@ -160,19 +158,13 @@ class StreamTransfer:
         elif len(self._sending) >= SENT_AT_ONCE:
             refuse(self._client, inbox, "too many transfers are under way")
         else:
-            task = asyncio.get_running_loop().create_task(self._send(applied, inbox))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+            flow = Flow(self._client, inbox, self._inbox())
+            self._sending.begin(flow, self._send(applied, flow))
 
-    async def _send(self, applied: int, inbox: str) -> None:
+    async def _send(self, applied: int, flow: Flow) -> None:
         assert self._source is not None
         stream = self._source(applied)  # the image begins in this turn: no change comes between
         if stream is None:
-            refuse(self._client, inbox, "it has the stream no more")
+            flow.refuse("it has the stream no more")
             return
-        flow = Flow(self._client, inbox, self._inbox())
-        try:
-            await flow.send_all(entries_of(stream))
-        except asyncio.CancelledError:
-            refuse(self._client, inbox, "the stream changes", flow.number)
-            raise
+        await flow.send_all(entries_of(stream))

@@ -40,6 +40,7 @@ from natsd.raft.storage.records import (
 from natsd.raft.storage.segment_reader import ReadBatch, ReadSegment, read_segment, segment_number
 from natsd.raft.storage.snapshot_files import read_snapshot, snapshot_path
 from natsd.store.disk.disk import Disk
+from natsd.store.wal.format import HEADER_BYTES
 
 LOG_PREFIX = "log"
 STATE_PREFIX = "state"
@@ -173,6 +174,8 @@ class Replay:
         """Replay a segment; `end` is where it ends as the next one says, 0: that is unknown."""
         for offset, what in read.damage:
             self.report(read.path, offset, what)
+        if not self.last_batch and _has_lost_its_first(read, end):
+            self.lose(read.path, HEADER_BYTES, "the first batches are lost")
         for batch in read.batches:
             if not end or batch.offset < end:
                 self._batch(read, batch)
@@ -273,6 +276,13 @@ def read_sequence(disk: Disk, directory: Path, prefix: str, magic: bytes, oldest
     replay.finish()
     replay.last_segment = numbers[-1] if numbers else 0
     return replay
+
+
+def _has_lost_its_first(read: ReadSegment, end: int) -> bool:
+    """Tell whether a segment has lost its first batches: no numbers before them tell it."""
+    if read.batches:
+        return read.batches[0].offset > HEADER_BYTES
+    return end > HEADER_BYTES if end else bool(read.end_damage)
 
 
 def _end_before(read: ReadSegment) -> int:

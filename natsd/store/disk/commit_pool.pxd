@@ -82,3 +82,4 @@ cdef class CommitPool:
 
     cdef int start_thread(self) except -1
     cdef void join(self) noexcept
+    cdef void close_bell(self) noexcept

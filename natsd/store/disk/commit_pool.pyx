@@ -17,7 +17,7 @@ Promise
 - Steps on whole files and directories take paths; those on the bytes of a file take an open file.
 - A write that the kernel cut short is a `ShortWrite`; nothing is tried a second time.
 - One thread owns the pool: only it may call `submit`, `take_completed`, `wait` and `close`.
-- `close` returns only when all submitted jobs have run.
+- `close` returns only when all submitted jobs have run. Then no thread is left, and no descriptor.
 """
 
 import errno
@@ -335,7 +335,7 @@ cdef class CommitPool:
         self.join()
         while self.pool.done.first != NULL:
             Py_DECREF(<object>pop_job(&self.pool.done).job)
-        bell_close(self.pool.bell)
+        self.close_bell()
         pthread_cond_destroy(&self.pool.wake)
         pthread_mutex_destroy(&self.pool.mutex)
         free(self.pool.threads)
@@ -347,7 +347,7 @@ cdef class CommitPool:
         return self.pool.thread_count
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable while there are completed jobs."""
+        """Return the descriptor that is readable while there are completed jobs; -1: closed."""
         return self.pool.bell[0]
 
     def job(self, token: object = None) -> PoolJob:
@@ -387,7 +387,8 @@ cdef class CommitPool:
         pthread_mutex_lock(&self.pool.mutex)
         done = self.pool.done
         self.pool.done.first = NULL
-        bell_silence(self.pool.bell)
+        if self.pool.bell[0] >= 0:
+            bell_silence(self.pool.bell)
         pthread_mutex_unlock(&self.pool.mutex)
         cdef list taken = []
         while done.first != NULL:
@@ -405,7 +406,7 @@ cdef class CommitPool:
         the latest; negative: no limit.
         """
         cdef int timeout_ms = -1 if timeout_s < 0 else <int>(timeout_s * 1000)
-        if self.in_flight == 0:
+        if self.in_flight == 0 or self.pool.bell[0] < 0:  # closed: all jobs are complete
             return
         with nogil:
             bell_wait(self.pool.bell, timeout_ms)
@@ -430,6 +431,7 @@ cdef class CommitPool:
         """
         self.unwatch()
         self.join()
+        self.close_bell()
 
     cdef int start_thread(self) except -1:
         cdef int error = worker_start(
@@ -452,3 +454,9 @@ cdef class CommitPool:
             for i in range(self.pool.thread_count):
                 pthread_join(self.pool.threads[i], NULL)
         self.pool.thread_count = 0
+
+    cdef void close_bell(self) noexcept:
+        """Close the descriptors; no thread is left that rings them."""
+        if self.pool.bell[0] >= 0:
+            bell_close(self.pool.bell)
+            self.pool.bell[0] = self.pool.bell[1] = -1

@@ -7,12 +7,14 @@ import contextlib
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
+from unittest.mock import patch
 
 import nats
 import pytest
 from nats.js.errors import APIError
 
 import natsd.testing
+from natsd.jetstream.meta_group import meta_group
 from natsd.testing.nats_cluster import NatsCluster
 from natsd.testing.nats_server import NatsServer
 from tests.jetstream.cluster.asking import ask
@@ -337,6 +339,30 @@ async def test_a_server_that_is_removed_loses_its_read_replica_to_another_one(
     await asyncio.to_thread(sites.wait_for_jetstream)
     await ask(system, "SERVER.REMOVE", peer=name)
     await wait_for_members(near, NEAR_NAMES, {"n4", "n5"} - {name})
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+async def test_one_for_which_there_is_no_server_is_made_when_one_joins(replicas: int) -> None:
+    per_server = [NEAR, NEAR, NEAR, FAR]
+    async with natsd.testing.cluster(4, config=CONFIG, per_server=per_server) as four:
+        await asyncio.to_thread(four.wait_for_jetstream)
+        near = await connect(four, 0)
+        await create(near, num_replicas=replicas)
+        gone = await read_replica_of(near, four)
+        await store(near, b"one")
+        await asyncio.to_thread(four.stop, gone)
+        await asyncio.to_thread(four.wait_for_jetstream)
+        system = await four.connect(0, user="s", password="s")
+        await ask(system, "SERVER.REMOVE", peer="n4")
+        await wait_for_members(near, replicas, set())
+        shutil.rmtree(gone.directory)
+        gone.directory.mkdir()
+        with patch.object(meta_group, "REMOVED_S", 0.0):
+            await asyncio.to_thread(four.restart, gone)
+            await wait_for_members(near, replicas, {"n4"})
+        far = await connect(four, gone)
+        await answers_as_read_replica(far)
+        assert (await get(far)).data == b"one"
 
 
 async def test_replicas_move_around_read_replicas_and_those_never_lead(

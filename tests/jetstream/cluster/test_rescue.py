@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import randrange
+from typing import Any
+from urllib.request import urlopen
 
 import nats
 import pytest
@@ -17,7 +21,7 @@ from natsd.cli import cluster_rescue
 from natsd.jetstream.meta_group.cluster import LOGS_DIRECTORY, MEMBER_DIRECTORY
 from natsd.jetstream.meta_group.local_streams import SUPERSEDED
 from natsd.jetstream.meta_group.peers import Peers
-from natsd.jetstream.meta_group.rescue_order import ORDER_FILE, read_records
+from natsd.jetstream.meta_group.rescue_order import META, ORDER_FILE, read_records
 from natsd.jetstream.meta_group.rescuing import Rescuing
 from natsd.raft.host import HostOptions, RaftHost
 from natsd.raft.storage.raft_logs import RaftLogs
@@ -38,7 +42,7 @@ WITHIN_S = 60
 @pytest.fixture
 async def three() -> AsyncIterator[NatsCluster]:
     """Three servers, each in a process of its own."""
-    async with natsd.testing.cluster(process=True, jetstream=True) as servers:
+    async with natsd.testing.cluster(process=True, jetstream=True, http_port=-1) as servers:
         await asyncio.to_thread(servers.wait_for_jetstream)
         yield servers
 
@@ -96,6 +100,22 @@ def members_directory(server: NatsServer) -> Path:
     return server.directory / "jetstream" / MEMBER_DIRECTORY
 
 
+def jsz(server: NatsServer) -> dict[str, Any]:
+    with urlopen(f"{server.monitoring_url}/jsz", timeout=WITHIN_S) as answer:
+        return dict(json.load(answer))
+
+
+async def check_shown(server: NatsServer) -> None:
+    """Check that `/jsz` shows the rescue of the meta group and S."""
+    [rescue] = (await asyncio.to_thread(jsz, server))["rescues"]
+    assert rescue["lost_servers"] == ["n1", "n2"]
+    meta, stream = rescue["groups"]
+    assert (meta["what"], stream["what"]) == (META, "stream '$G > S'")
+    assert stream["last_sequence"] == MESSAGES
+    assert stream["uncertain"] == stream["last_index"] - stream["committed"]
+    assert stream["may_be_lost"].startswith(f"messages beyond sequence {MESSAGES}, and")
+
+
 def empty(server: NatsServer) -> None:
     shutil.rmtree(server.directory)
     server.directory.mkdir()
@@ -114,9 +134,12 @@ async def test_two_of_three_servers_are_lost_and_the_third_goes_on(
         empty(server)
     left = three.servers[2]
     assert await rescue(left, tmp_path, "--lost", "n1,n2", "--yes") == 0
-    assert "goes on with n3 alone" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "goes on with n3 alone" in said
+    assert len(re.findall(r"known to be committed; the \d+ beyond that are kept", said)) == 2
     await asyncio.to_thread(three.restart, left)
     await led(three)
+    await check_shown(left)
     js = (client := await three.connect(left)).jetstream()
     for at in range(MESSAGES):
         assert (await js.get_msg("S", at + 1)).data == b"%d" % at

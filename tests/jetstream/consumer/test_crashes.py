@@ -60,6 +60,7 @@ async def dies_at(call: int, before: Change, then: Change) -> tuple[FaultyDisk, 
     served.jetstream.scheduler.close()
     await end_other_tasks()
     served.jetstream.volume._let_go()
+    served.jetstream.reactor.close()
     return disk.crash(seed=call), is_done
 
 

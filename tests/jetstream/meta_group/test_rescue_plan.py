@@ -69,7 +69,7 @@ def test_the_meta_group_and_the_streams_go_on_with_the_most_complete_logs() -> N
     plan = planned(state, ("n1", "n2", "n3"), own, other)
     assert not plan.refusals
     meta, rescued = plan.groups
-    assert (meta.server, meta.last_index) == ("n4", 7)
+    assert (meta.server, meta.last_index, meta.committed, meta.uncertain) == ("n4", 7, 1, 6)
     assert (rescued.server, rescued.last_term, rescued.last_sequence) == ("n5", 2, 80)
     reassigned = next(each for each in plan.changes if isinstance(each, Reassign)).stream
     assert reassigned.servers == ("n5", "n4")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from natsd.jetstream.models.stream import StreamSource
+from natsd.raft import group
 from tests.jetstream.replicas.servers import Server, Servers, cluster
 from tests.jetstream.serving import ask
 from tests.waiting import eventually_within
@@ -110,6 +111,29 @@ async def test_a_replica_alone_answers_nothing_after_a_restart(tmp_path: Path) -
             assert await get(other) is None
         servers.network.cut.clear()
         await shows(other, b"two")
+
+
+async def test_a_question_to_the_leader_that_is_lost_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replica asks what is committed, and frames may be lost."""
+    monkeypatch.setattr(group, "LEADER_S", 0.2)
+    async with cluster(tmp_path) as servers:
+        leader, other = await create(servers)
+        await shows(other, b"one")
+        await other.stop()
+        deliver = servers.network.deliver
+
+        def lose(sender: int, receiver: int, frame: bytes) -> None:
+            if (sender, receiver) != (other.number, leader.number):
+                deliver(sender, receiver, frame)
+
+        monkeypatch.setattr(servers.network, "deliver", lose)
+        await other.start()
+        await servers.serve(other)
+        await eventually_within(lambda: other.group.node._own_reads._waiting)  # it is asked
+        monkeypatch.setattr(servers.network, "deliver", deliver)
+        await shows(other, b"one")
 
 
 @pytest.mark.parametrize("why", ["wiped", "left behind"])

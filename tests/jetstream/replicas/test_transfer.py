@@ -241,6 +241,20 @@ async def test_a_sender_that_is_interrupted_says_so(tmp_path: Path) -> None:
         await sender.withdraw()
 
 
+async def test_a_sender_that_is_interrupted_before_its_first_step_says_so(tmp_path: Path) -> None:
+    """The replica that fetches need not wait until it has heard nothing for a long time."""
+    async with system() as client, two_servers(tmp_path) as (source, _):
+        sender = StreamTransfer(client, "g", os.urandom)
+        sender.offer(1, lambda _: source)
+        received: list[bytes] = []
+        client.subscribe("inbox", lambda _s, _r, _h, data: received.append(data))
+        sender._asked(SUBJECT, "inbox", b"", REQUEST.pack(0, 1))
+        await sender.interrupt()
+        await eventually_within(lambda: received)
+        assert [read_frame(each).part for each in received] == [b"the stream changes"]
+        await sender.withdraw()
+
+
 async def test_transfers_at_once_are_bounded(tmp_path: Path) -> None:
     async with system() as client, two_servers(tmp_path) as (source, _):
         sender = StreamTransfer(client, "g", os.urandom)

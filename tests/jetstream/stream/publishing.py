@@ -143,8 +143,10 @@ async def memory_bench(
     store = MemStore(limits or Limits(), block_bytes=600)
     chosen = IngestSettings(name="S", is_memory=True, **settings)
     bench = Bench(store, chosen, usage or Usage(Usage()))
-    yield bench
-    await bench.close()
+    try:  # hypothesis ends some examples early
+        yield bench
+    finally:
+        await bench.close()
 
 
 @asynccontextmanager

@@ -1,15 +1,22 @@
 """The driver: proposals, reads, snapshots, quiescence, restarts; hosts in one process."""
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
+from natsd.raft import group
 from natsd.raft.entry import Health
 from natsd.raft.errors import MembershipError, NotLeaderError, ProposalDroppedError
-from natsd.raft.group import ProposalUncertainError, RaftGroup, TooManyProposalsError
+from natsd.raft.group import (
+    ProposalUncertainError,
+    RaftGroup,
+    ReadDroppedError,
+    TooManyProposalsError,
+)
 from natsd.raft.options import Options
 from natsd.raft.rescue import NotRescuableError
 from natsd.raft.transport import member_id, server_key, server_of
@@ -267,6 +274,53 @@ async def test_a_read_wakes_a_resting_group_for_a_moment() -> None:
         await eventually_within(all_rest)
         assert host._tick - ticks < SMALL.quiesce_ticks
     assert await trio.propose(b"x") == 1
+    await trio.close()
+
+
+async def test_a_read_whose_question_is_lost_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames may be lost; nobody asks again but the reader."""
+    monkeypatch.setattr(group, "LEADER_S", 0.2)
+    trio = await Trio().start()
+    reader = next(n for n in VOTERS if n != trio.leader())
+    deliver = trio.network.deliver
+
+    def lose(sender: int, receiver: int, frame: bytes) -> None:
+        if sender != reader:
+            deliver(sender, receiver, frame)
+
+    monkeypatch.setattr(trio.network, "deliver", lose)
+    why = ""
+    async with asyncio.timeout(10):
+        while why != "no leader answers":  # on a busy machine the leader may change before
+            with pytest.raises(ReadDroppedError) as dropped:
+                await trio.group(reader).read_barrier()
+            why = str(dropped.value)
+    monkeypatch.undo()
+    async with asyncio.timeout(10):
+        while why:
+            with contextlib.suppress(ReadDroppedError):
+                await trio.group(reader).read_barrier()
+                why = ""
+    await trio.close()
+
+
+async def test_what_is_committed_may_take_longer_to_arrive_than_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the answer is waited for with a deadline, not the entries that it asks for."""
+    trio = await Trio().start()
+    await trio.propose(b"x")
+    await eventually_within(trio.are_equal)
+    reader = trio.group(next(n for n in VOTERS if n != trio.leader()))
+    monkeypatch.setattr(reader, "applied", 0)
+    monkeypatch.setattr(group, "LEADER_S", 1.0)
+    barrier = asyncio.create_task(reader.read_barrier())
+    await eventually_within(lambda: reader._waiting_reads)
+    _, pending = await asyncio.wait([barrier], timeout=1.2)
+    assert pending
+    monkeypatch.undo()
+    reader._answer_reads()
+    await barrier
     await trio.close()
 
 

@@ -144,6 +144,37 @@ def test_damage_of_one_file_is_found_out(seed: int, ending: str) -> None:
         assert group.entries == recovered[name].entries
 
 
+@pytest.mark.parametrize("what", ["the header", "the first batch", "the page"])
+def test_damage_at_the_beginning_of_the_oldest_segment_is_noticed(what: str) -> None:
+    """No batch is before it, whose number would tell that some are missing, and none behind it
+    has entries."""
+    disk = FaultyDisk(1)
+    snapshot = Snapshot(1, 1, Membership(frozenset({1})), b"state")
+    logs, done = open_logs(disk), list[Exception | None]()
+    logs.put_snapshot("g", snapshot, done.append)
+    while not done:
+        logs.wait()
+    write(logs, GroupWrite("g", HardState(1, 1), snapshot, entries=[entry(2)]))
+    logs.close()
+    for term in (2, 3):  # each start begins a segment
+        logs = open_logs(disk)
+        write(logs, GroupWrite("g", HardState(term, 1)))
+        logs.close()
+    oldest, *others = sorted(path for path in files_of(disk) if path.name.startswith("log."))
+    assert others
+    if what == "the page":
+        disk.spoil(oldest, offset=0)
+    else:
+        at, size = (0, HEADER_BYTES) if what == "the header" else (HEADER_BYTES, 512)
+        file = disk.open(oldest)
+        file.pwrite(b"\xa5" * size, at)
+        file.fsync()
+    logs = open_logs(disk)
+    found = logs.take_recovered()["g"]
+    assert found.hard_state.health is not Health.SOUND
+    logs.close()
+
+
 def test_a_full_disk_delays_writes_and_loses_nothing() -> None:
     disk, history = FaultyDisk(1), History(random.Random(1))
     logs = open_logs(disk)

@@ -223,6 +223,24 @@ def test_close_waits_for_what_was_submitted(pool: CommitPool, tmp_path: Path) ->
     file.close()
 
 
+def test_a_closed_pool_has_no_descriptor(pool: CommitPool, tmp_path: Path) -> None:
+    """What holds a closed pool, such as a server that has ended, holds no descriptor by it."""
+    file = new_file(tmp_path / "f")
+    bell = pool.fileno()
+    job = pool.job()
+    job.write(file, b"x", 0)
+    pool.submit(job)
+    pool.close()
+    assert pool.fileno() == -1
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(bell)
+    pool.wait()
+    assert pool.take_completed() == [job]
+    assert pool.take_completed() == []
+    pool.close()
+    file.close()
+
+
 def test_a_forgotten_pool_leaves_nothing(tmp_path: Path) -> None:
     """A collected pool ends its threads, and closes its descriptor, after its jobs are done."""
     file = new_file(tmp_path / "f")
