@@ -74,8 +74,6 @@ CONFIRM_RETRY_S: Final = 0.05
 FULL_LOG_RETRY_S: Final = 0.01
 PROVE_EVERY_S: Final = 1.0
 """A read replica asks so often what is committed."""
-LEADER_S: Final = 2.0
-"""After so long without an answer of the leader it asks again."""
 
 
 class _Built(NamedTuple):
@@ -639,9 +637,8 @@ class StreamReplica(StateMachine):
         It takes up to PROVE_EVERY_S, or longer if the leader is slow.
         """
         began_s = self._loop.time()
-        with contextlib.suppress(ReadDroppedError, TimeoutError, StoreError):
-            async with asyncio.timeout(LEADER_S):  # what the leader says may be lost
-                await group.read_barrier()
+        with contextlib.suppress(ReadDroppedError, StoreError):
+            await group.read_barrier()
             await self._reach_all()
             await self.stream.store.synced()  # only what is durable is shown
             self._is_current = True
