@@ -99,11 +99,17 @@ class RoamingClient:
 
     async def api_soon(self, subject: str, deadline_s: float = 30.0, **body: Any) -> Json:
         """Ask again and again until there is an answer without an error."""
-        async with asyncio.timeout(deadline_s):
-            while True:
-                with contextlib.suppress(*FAILURES, Refused):
-                    return await self.api(subject, **body)
-                await asyncio.sleep(PAUSE_S)
+        last: Exception | None = None
+        try:
+            async with asyncio.timeout(deadline_s):
+                while True:
+                    try:
+                        return await self.api(subject, **body)
+                    except (*FAILURES, Refused) as error:
+                        last = error
+                    await asyncio.sleep(PAUSE_S)
+        except TimeoutError:
+            raise AssertionError(f"{subject}: no answer but {last!r}") from None
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ EVERY_S = 1.0
 SERVED_S = 60.0
 LEADER_S = 60.0
 POLL_S = 0.02
-DISK_BYTES = 64 << 20
+DISK_BYTES = 384 << 20
 
 
 class Proof:
