@@ -459,7 +459,8 @@ class RaftHost:
 
     def _snapshot_failed(self, group: RaftGroup, error: Exception) -> None:
         """Keep the log, and take another snapshot after a while: a full log takes nothing more."""
-        _logger.warning("group %s: its log is kept, for want of a snapshot: %s", group.name, error)
+        why = str(error) or repr(error)
+        _logger.warning("group %s: its log is kept, for want of a snapshot: %s", group.name, why)
 
         def again() -> None:
             group.is_snapshotting = False
