@@ -141,7 +141,7 @@ class LocalStreams:
                 yield each.name, "it catches up"
 
     async def close(self) -> None:
-        """End the replicas, whose groups must be closed; the streams stay open."""
+        """End the replicas and their groups; the streams stay open."""
         self._is_closed = True
         tasks = list(self._tasks.values())
         for task in tasks:

@@ -182,7 +182,9 @@ class StreamReplica(StateMachine):
         return sorted(membership.voters | membership.learners)
 
     async def close(self) -> None:
-        """End the tasks; the group must be closed. The stream stays open."""
+        """Close the group, and end the tasks. The stream stays open, and gets no more entries."""
+        if self._group is not None:
+            self._group.close()
         for store in self.stream.file_stores:
             store.repair_from(None)
         tasks = [each for each in (self._task, self._answering) if each is not None]

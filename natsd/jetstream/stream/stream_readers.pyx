@@ -373,6 +373,8 @@ cdef class StreamReaders(Actor):
 
     def commit(self, uint64_t index) -> None:
         """Show, at the end of the turn, what the commands up to `index` have made."""
+        if self.proposer is None:
+            raise RuntimeError("commands of a stream that proposes nothing cannot be committed")
         self.committed = self.proposer.commit(index, self.committed)
         self.store.changed()
         self.scheduler.submit(self)

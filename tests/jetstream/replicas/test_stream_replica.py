@@ -125,6 +125,22 @@ async def test_what_comes_while_it_steps_down_is_not_proposed_when_it_leads_agai
         await servers.agree()
 
 
+async def test_a_replica_that_is_closed_gets_no_more_entries(tmp_path: Path) -> None:
+    """Its stream may be closed before the log is: it could not take them."""
+    async with cluster(tmp_path) as servers:
+        leader = await create(servers)
+        await servers.store("orders.1")
+        servers.network.held[leader.number] = []
+        late = asyncio.create_task(ask(leader.jetstream, "orders.2"))
+        await eventually_within(lambda: leader.group.proposals_under_way)
+        await leader.replica.close()
+        servers.network.release(leader.number)
+        await leader.stream.close()
+        await servers.leader(but=leader)
+        assert leader.group.is_closed and leader.replica.applied == 1
+        late.cancel()
+
+
 async def test_entries_that_were_cut_off_do_not_keep_it_from_leading_again(tmp_path: Path) -> None:
     async with cluster(tmp_path) as servers:
         first = await create(servers)
