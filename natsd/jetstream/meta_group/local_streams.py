@@ -372,8 +372,10 @@ class LocalStreams:
         account, name = have.account, have.assignment.name
         self._streams.pop(have.assignment.key, None)
         stream = account.streams.get(name)
-        if have.replica is not None:
+        if have.replica is not None and keeps_log:
             await have.replica.close()
+        elif have.replica is not None:
+            await have.replica.finish()
         if stream is not None:
             release(account.tiers.usage_of(stream.config.num_replicas), stream.config)
             stream.ingest.release_usage()

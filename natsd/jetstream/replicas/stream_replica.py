@@ -49,7 +49,7 @@ from natsd.jetstream.replicas.opening import forget_incomplete
 from natsd.jetstream.replicas.reconciling import reconcile
 from natsd.jetstream.replicas.stream_image import BuiltStream, manifest_of
 from natsd.jetstream.stream.follower import Follower
-from natsd.jetstream.stream.leading import lead, step_down, stop_leading
+from natsd.jetstream.stream.leading import SteppedDown, lead, step_down, stop_leading
 from natsd.jetstream.stream.publishing import encode_publish
 from natsd.jetstream.stream.settings_in_metadata import read_max_staleness_s
 from natsd.jetstream.stream.staleness import Staleness
@@ -196,6 +196,32 @@ class StreamReplica(StateMachine):
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._catch_up.withdraw()
         self._refuse_waiting(asyncio.CancelledError())
+
+    async def finish(self) -> None:
+        """Close, and have all in the stream's files that was committed: its log is not kept.
+
+        Tries again while there is no space. Raises StoreError and `OSError` for other reasons.
+        """
+        await self.close()
+        undone: SteppedDown | None = None
+        if self._term:
+            self._term = 0
+            undone = await step_down(self.stream)
+            self._follower = undone.follower
+        while True:
+            try:
+                if undone is not None:
+                    await undone.apply_again()
+                while self._events and self._is_whole:
+                    await self._apply_next(self._events[0])
+                    self._events.popleft()
+                await self._synced()
+                return
+            except (StoreError, OSError) as error:
+                if not is_transient(error):
+                    raise
+                _logger.warning("JetStream: stream %s is finished later: %s", self._name, error)
+            await asyncio.sleep(RETRY_S)
 
     @property
     def stream(self) -> Stream:

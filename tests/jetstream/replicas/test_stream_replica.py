@@ -141,6 +141,25 @@ async def test_a_replica_that_is_closed_gets_no_more_entries(tmp_path: Path) -> 
         late.cancel()
 
 
+@pytest.mark.parametrize("is_leader", [True, False])
+async def test_a_replica_without_its_log_has_all_that_was_acknowledged(
+    tmp_path: Path, is_leader: bool
+) -> None:
+    """A stream that is scaled to one replica goes on with these files alone."""
+    async with cluster(tmp_path) as servers:
+        leader = await create(servers)
+        left = next(each for each in servers.all if (each is leader) is is_leader)
+        for number in range(1, 21):
+            assert await servers.store("orders.1", b"%d" % number) == number
+        await eventually_within(lambda: left.replica._committed == 20)
+        servers.network.held = {each.number: [] for each in servers.all}
+        late = asyncio.create_task(ask(leader.jetstream, "orders.2"))
+        await eventually_within(lambda: leader.group.proposals_under_way)
+        await left.replica.finish()
+        assert left.stream.store.durable_sequence == left.stream.readers.log.last_sequence == 20
+        late.cancel()
+
+
 async def test_entries_that_were_cut_off_do_not_keep_it_from_leading_again(tmp_path: Path) -> None:
     async with cluster(tmp_path) as servers:
         first = await create(servers)
