@@ -12,6 +12,7 @@ stream/own_consumers.py serves them.
 """
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -110,27 +111,24 @@ class ReadReplicaConsumers:
         if self._peers.is_online(consumer.server):
             body = msgspec.json.encode((consumer.name, consumer.created_ns))
             question = Question(ONE, stream.account.name, stream.config.name, body=body)
-            try:
-                found = await self._questions.first(question)
-            except Unanswered:
-                pass
-            else:
-                return msgspec.json.decode(found, type=ConsumerInfo)
+            with contextlib.suppress(Unanswered):
+                return _read_info(await self._questions.first(question))
         return self.shown(consumer)
 
     async def infos(self, stream: Stream) -> dict[str, ConsumerInfo]:
         """Return the infos of a stream's consumers that read replicas serve now, by name."""
         question = Question(ALL, stream.account.name, stream.name)
         answers = await self._questions.gather(question)
-        found = [
-            each for one in answers for each in msgspec.json.decode(one, type=list[ConsumerInfo])
+        texts = [
+            text for one in answers for text in msgspec.json.decode(one, type=list[msgspec.Raw])
         ]
-        return {each.name: each for each in found}
+        return {each.name: each for each in map(_read_info, texts)}
 
     async def ask_to_delete(self, account: str, stream: str, name: str, created_ns: int) -> None:
-        """Have the stream's leader delete a consumer that is not used. Raises Unanswered."""
+        """Have the stream's leader delete a consumer that is not used, if there is a leader."""
         body = msgspec.json.encode((name, created_ns))
-        await self._questions.first(Question(UNUSED, account, stream, body=body))
+        with contextlib.suppress(Unanswered):
+            await self._questions.first(Question(UNUSED, account, stream, body=body))
 
     # Answers to other servers
 
@@ -164,3 +162,11 @@ class ReadReplicaConsumers:
             await stream.delete_consumer(name, only=consumer)
             await stream.agreed()
         return b"1"
+
+
+def _read_info(text: bytes | msgspec.Raw) -> ConsumerInfo:
+    """Return the info that a server has sent; the texts in it stay texts."""
+    members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    config, cluster = members.pop("config"), members.pop("cluster")
+    info = msgspec.json.decode(msgspec.json.encode(members), type=ConsumerInfo)
+    return msgspec.structs.replace(info, config=config, cluster=cluster)
