@@ -21,15 +21,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.consumer.files import ConsumerAsset
 from natsd.jetstream.stream.staleness import Staleness
-
-if TYPE_CHECKING:
-    from natsd.jetstream.stream.stream import Stream
 
 _logger = logging.getLogger(__name__)
 
@@ -47,8 +44,9 @@ class _State(NamedTuple):
 class OwnConsumers:
     """The consumers of one stream that this server serves."""
 
-    def __init__(self, stream: "Stream") -> None:
-        self._stream = stream
+    def __init__(self, consumers: Mapping[str, Consumer]) -> None:
+        """Find them among all `consumers` of the stream, by name."""
+        self._consumers = consumers
         self._staleness: Staleness | None = None  # of the read replica, while it answers
         self._is_due = False  # some of them may have to begin
         self._beginning: asyncio.Task[None] | None = None
@@ -61,7 +59,7 @@ class OwnConsumers:
     @property
     def all(self) -> list[Consumer]:
         """The consumers."""
-        return [each for each in self._stream.consumers.values() if each.is_own]
+        return [each for each in self._consumers.values() if each.is_own]
 
     # Serving
 
@@ -129,7 +127,7 @@ class OwnConsumers:
 
     def comes_again(self, name: str, created_ns: int) -> bool:
         """Note that a consumer is created; return whether it, or a later one, is there already."""
-        known = self._stream.consumers.get(name)
+        known = self._consumers.get(name)
         if known is None or not known.is_own:
             return False
         if known.created_ns == created_ns:

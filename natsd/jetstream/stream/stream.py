@@ -153,7 +153,7 @@ class Stream:
         self.sourcing = Sourcing(self)
         self.scheduled: ScheduledMessages | None = None
         self._listening = Listening(account.account.sublist, _SID, self.ingest)
-        self.own_consumers = OwnConsumers(self)
+        self.own_consumers = OwnConsumers(self.consumers)
         self._changing = KeyedLock()
         self.transfers: set[asyncio.Task[None]] = set()  # snapshots under way
         self.committed: CommittedState | None = None  # what the replicas have; None: one replica
