@@ -61,7 +61,8 @@ async def consumer_stepdown(
 ) -> ConsumerLeaderStepDownResponse:
     """Have another server lead a consumer: it is led where its stream is."""
     _cluster_of(request)
-    request.account.consumer(request.stream, request.consumer)
+    if request.account.consumer(request.stream, request.consumer).server:  # it has one replica
+        raise api_error(ErrorId.JSClusterNoPeersErrF, err="no suitable peers for placement")
     _step_down(request)
     return ConsumerLeaderStepDownResponse(success=True)
 

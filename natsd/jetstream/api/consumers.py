@@ -15,12 +15,14 @@ from typing import Any
 
 import msgspec
 
+from natsd.cluster.route import Route
 from natsd.core.steps import Steps, run_cooperatively
 from natsd.jetstream.api.paging import page_of
 from natsd.jetstream.api.request import NoBody, Request
 from natsd.jetstream.consumer.config import is_group_name
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.consumer.info import with_shown_metadata
+from natsd.jetstream.consumer.metadata import read_replica, refusal
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.consumer import ConsumerConfig, ConsumerInfo
 from natsd.jetstream.models.go_json import encoded
@@ -42,6 +44,7 @@ from natsd.jetstream.models.responses import (
     ConsumerUnpinResponse,
 )
 from natsd.jetstream.names import LIST_LIMIT, NAMES_LIMIT
+from natsd.jetstream.stream.stream import Stream
 
 
 async def create(request: Request[CreateConsumerRequest]) -> ConsumerCreateResponse:
@@ -86,6 +89,7 @@ async def named_create(request: Request[CreateConsumerRequest]) -> ConsumerCreat
 async def info(request: Request[NoBody]) -> ConsumerInfoResponse:
     """Answer with configuration and state of a consumer."""
     consumer = _consumer(request)
+    consumer.check_served()
     await consumer.counted()
     return ConsumerInfoResponse(info=_info(request, consumer))
 
@@ -104,15 +108,21 @@ async def infos(request: Request[ConsumersRequest]) -> ConsumerListResponse:
     stream = request.account.stream(request.stream)
     chosen, page = page_of(_names(request), request.body.offset, LIST_LIMIT)
     gathered, offline = list[ConsumerInfo](), dict[str, str]()
+    served = await _served_elsewhere(request, chosen)
 
     def gather() -> Steps[None]:
         for name in chosen:
             consumer = stream.consumers.get(name)
             if name in stream.offline_consumers.reasons:
                 offline[name] = stream.offline_consumers.reasons[name]
+            elif consumer is not None and consumer.server:
+                if name in served:
+                    gathered.append(served[name])
+                else:
+                    offline[name] = f"server {consumer.server} does not serve it"
             elif consumer is not None:  # it may be deleted by now
                 shown = consumer.info(encoded(consumer.config))
-                gathered.append(_with_cluster(request, shown))
+                gathered.append(_with_cluster(request, consumer, shown))
             yield
 
     await run_cooperatively(gather())
@@ -135,6 +145,7 @@ async def pause(request: Request[ConsumerPauseRequest]) -> ConsumerPauseResponse
 async def reset(request: Request[ConsumerResetRequest]) -> ConsumerResetResponse:
     """Restart delivery at a sequence, or behind the ack floor."""
     consumer = request.account.stream(request.stream).consumer(request.consumer)
+    consumer.check_served()
     sequence = await consumer.reset(request.body.seq)
     await consumer.counted()
     return ConsumerResetResponse(info=_info(request, consumer), reset_seq=sequence)
@@ -147,7 +158,9 @@ async def unpin(request: Request[ConsumerUnpinRequest]) -> ConsumerUnpinResponse
         raise api_error(ErrorId.JSInvalidJSONErr, err="consumer group not specified")
     if not is_group_name(group):
         raise api_error(ErrorId.JSConsumerInvalidGroupNameErr)
-    request.account.stream(request.stream).consumer(request.consumer).unpin(group)
+    consumer = request.account.stream(request.stream).consumer(request.consumer)
+    consumer.check_served()
+    consumer.unpin(group)
     return ConsumerUnpinResponse()
 
 
@@ -167,20 +180,54 @@ async def _create(
     if config.num_replicas > 1 and request.cluster is None:
         raise api_error(ErrorId.JSStreamReplicasNotSupportedErr)
     stream, body = request.account.stream(request.stream), request.body
+    if read_replica(config):
+        config = _placed(request, stream, config)
     consumer = await stream.create_consumer(config, body.action, pedantic=body.pedantic)
+    if consumer.server and request.cluster is not None:
+        await stream.agreed()
+        info = await request.cluster.read_replica_consumers.info(consumer)
+        text = encoded(with_shown_metadata(consumer.config))
+        return ConsumerCreateResponse(info=msgspec.structs.replace(info, config=text))
     return ConsumerCreateResponse(info=_info(request, consumer))
+
+
+def _placed(
+    request: Request[CreateConsumerRequest], stream: Stream, config: ConsumerConfig
+) -> ConsumerConfig:
+    """Return the configuration with the server whose read replica serves the consumer."""
+    if request.cluster is None:
+        raise refusal("on a read replica needs a cluster")
+    requester = request.origin.remote_name if isinstance(request.origin, Route) else ""
+    return request.cluster.read_replica_consumers.placed(stream, config, requester)
+
+
+async def _served_elsewhere(
+    request: Request[ConsumersRequest], names: Sequence[str]
+) -> dict[str, ConsumerInfo]:
+    """Return the infos of those of the consumers that read replicas serve."""
+    stream = request.account.stream(request.stream)
+    shown = (stream.consumers.get(name) for name in names)
+    if request.cluster is None or not any(each is not None and each.server for each in shown):
+        return {}
+    return await request.cluster.read_replica_consumers.infos(stream)
 
 
 def _info(request: Request[Any], consumer: Consumer) -> ConsumerInfo:
     """Return the info for an answer about one consumer."""
     config = encoded(with_shown_metadata(consumer.config))
-    return _with_cluster(request, consumer.info(config))
+    return _with_cluster(request, consumer, consumer.info(config))
 
 
-def _with_cluster(request: Request[Any], info: ConsumerInfo) -> ConsumerInfo:
-    """Return the info with the servers of the consumer, which are those of its stream."""
+def _with_cluster(request: Request[Any], consumer: Consumer, info: ConsumerInfo) -> ConsumerInfo:
+    """Return the info with the servers of the consumer.
+
+    These are the servers of its stream, or the one whose read replica serves it.
+    """
     if request.cluster is None:
         return info
+    if consumer.server:
+        servers = request.cluster.read_replica_consumers.cluster_of(consumer)
+        return msgspec.structs.replace(info, cluster=encoded(servers))
     local = request.cluster.streams.find(request.account.name, request.stream)
     if local is None:
         return info

@@ -248,7 +248,10 @@ class Router:
         """Queue or refuse a request if it is known who answers; return whether it is."""
         account, route = received.account.account, received.route
         stream = received.arguments[0] if route.is_of_stream else ""
-        answering = cluster.answering(account.name, stream)
+        if route.needs_consumer:
+            answering = cluster.answering_consumer(account.name, *received.arguments[:2])
+        else:
+            answering = cluster.answering(account.name, stream)
         if answering is Answering.HERE:
             self._queue(received)
         elif answering is Answering.OFFLINE:

@@ -80,6 +80,9 @@ class Route:
     is_strict: bool = True  # unknown members are refused, unless the server's `strict` is off
     needs_cluster: bool = False  # answered with error 10010 by a server that is in none
     is_of_stream: bool = False  # in a cluster the stream's leader answers, not that of the cluster
+    needs_consumer: bool = (
+        False  # or the server whose read replica serves the consumer, if one does
+    )
 
     @property
     def response(self) -> type[Response]:
@@ -152,7 +155,15 @@ ROUTES: Final = (
     ),
     Route("CONSUMER.NAMES.*", ConsumersRequest, consumers.names, MAYBE, INFO, is_of_stream=True),
     Route("CONSUMER.LIST.*", ConsumersRequest, consumers.infos, MAYBE, INFO, is_of_stream=True),
-    Route("CONSUMER.INFO.*.*", NoBody, consumers.info, EMPTY, INFO, is_of_stream=True),
+    Route(
+        "CONSUMER.INFO.*.*",
+        NoBody,
+        consumers.info,
+        EMPTY,
+        INFO,
+        is_of_stream=True,
+        needs_consumer=True,
+    ),
     Route("CONSUMER.DELETE.*.*", NoBody, consumers.delete, EMPTY, is_of_stream=True),
     Route("CONSUMER.PAUSE.*.*", ConsumerPauseRequest, consumers.pause, MAYBE, is_of_stream=True),
     Route(
@@ -162,6 +173,7 @@ ROUTES: Final = (
         ONE,
         is_strict=False,
         is_of_stream=True,
+        needs_consumer=True,
     ),
     Route(
         "CONSUMER.RESET.*.*",
@@ -170,6 +182,7 @@ ROUTES: Final = (
         ONE_OR_NONE,
         is_strict=False,
         is_of_stream=True,
+        needs_consumer=True,
     ),
     Route(
         "CONSUMER.LEADER.STEPDOWN.*.*",

@@ -8,7 +8,7 @@ Source: nats-server's `checkNewConsumerConfig` and `setStaticConsumerMetadata`.
 
 from typing import Final
 
-from natsd.jetstream.consumer.metadata import key_token
+from natsd.jetstream.consumer.metadata import key_token, read_replica
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
 from natsd.jetstream.names import REQUIRED_LEVEL_KEY, SERVER_LEVEL_KEY, SERVER_VERSION_KEY
@@ -45,6 +45,8 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, *, is_bound: bool) ->
             raise api_error(ErrorId.JSConsumerNameExistErr)
     if key_token(old) != key_token(new):
         raise _refused("key token can not be updated")
+    if read_replica(old) != read_replica(new):
+        raise _refused("read replica can not be updated")
     if old.max_waiting != new.max_waiting:
         raise _refused("max waiting can not be updated")
 

@@ -15,7 +15,7 @@ from natsd.core.durations import format_duration_ns
 from natsd.core.routing import is_literal, is_subset, is_valid
 from natsd.core.steps import Steps, slices
 from natsd.jetstream.consumer.defaults import FLOW_CONTROL_HEARTBEAT_NS, Ceilings
-from natsd.jetstream.consumer.metadata import check_settings
+from natsd.jetstream.consumer.metadata import check_read_replica, check_settings
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.models.consumer import (
     AckPolicy,
@@ -111,6 +111,7 @@ def check_config(
     if config.durable_name and config.name and config.name != config.durable_name:
         raise api_error(ErrorId.JSConsumerCreateDurableAndNameMismatch)
     _check_metadata(config)
+    check_read_replica(config, stream)
     _check_priority(config)
 
 

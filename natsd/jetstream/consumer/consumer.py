@@ -18,6 +18,7 @@ lifecycle.py makes consumers. Source: nats-server's `consumer`; docs/store.md.
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -49,7 +50,7 @@ from natsd.jetstream.consumer.inactivity import (
     with_threshold,
 )
 from natsd.jetstream.consumer.info import consumer_info
-from natsd.jetstream.consumer.metadata import dead_letter_subject
+from natsd.jetstream.consumer.metadata import dead_letter_subject, read_replica
 from natsd.jetstream.consumer.start_position import (
     StartPosition,
     find_continued,
@@ -63,6 +64,7 @@ from natsd.jetstream.models.stream import StreamConfig
 from natsd.jetstream.names import ack_subjects, flow_control_subjects, pull_subject
 from natsd.jetstream.short_hash import short_hash
 from natsd.jetstream.stream.committed import CommittedState
+from natsd.jetstream.stream.staleness import Staleness
 from natsd.jetstream.stream.state import Alarm, ReaderFilters, StreamReaders, TrackerRun
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
@@ -126,8 +128,15 @@ class Consumer:
         self.own_store = store  # what is committed, if the stream has replicas
         self.store: ConsumerStore | MemoryConsumerStore | StagedConsumerStore = store
         proposer = stream.readers.proposer
+        self.server = read_replica(asset.config)
+        """The server whose read replica serves the consumer; empty: the stream's leader does."""
+        self.is_own = bool(self.server) and self.server == jetstream.server_name
+        """Whether that is this server: then the state is in its files alone."""
+        self.staleness: Staleness | None = None  # of the read replica, while it delivers
+        self.on_unused: Callable[[], Awaitable[None]] = self._delete
+        """Removes the consumer if it was not used for too long."""
         if stream.readers.is_replica:
-            store.write_behind()
+            self.begin_as_replica()
         if proposer is not None:
             self.store = StagedConsumerStore(store)
             self.store.tracker.listener = TrackerRun(proposer, name)
@@ -137,14 +146,7 @@ class Consumer:
         self._random_bytes = jetstream.random_bytes
         self._scheduler = jetstream.scheduler
         self._sublist = stream.account.account.sublist
-        self.engine = ConsumerEngine(
-            stream.readers,
-            name,
-            engine_settings(self.config, stream.config),
-            self.store,
-            ConsumerEvents(stream.account, stream.config.name, name),
-            wanted,
-        )
+        self.engine = self._new_engine(wanted)
         self._letters: DeadLetters | None = None
         self._keep_letters()
         self._subscriptions: list[Subscription] = []
@@ -158,6 +160,22 @@ class Consumer:
         self._is_ended = False
         self._changing = asyncio.Lock()
         self._removal: asyncio.Task[None] | None = None
+
+    def _new_engine(self, wanted: ReaderFilters | None = None) -> ConsumerEngine:
+        stream = self.stream
+        return ConsumerEngine(
+            stream.readers,
+            self.name,
+            engine_settings(self.config, stream.config),
+            self.store,
+            ConsumerEvents(stream.account, stream.config.name, self.name),
+            wanted,
+        )
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it takes requests and acknowledgements here."""
+        return self._is_begun and not self._is_ended
 
     @property
     def asset(self) -> ConsumerAsset:
@@ -177,6 +195,32 @@ class Consumer:
         self._subscribe()
         self.engine.start(start.sequence, start.last_per_subject, start.resume)
         self._pause_until(self.config.pause_until)
+
+    def begin_as_replica(self) -> None:
+        """Write the state behind the log of the stream's replicas, if that has its changes."""
+        if not self.is_own:
+            self.own_store.write_behind()
+
+    def begin_on_read_replica(self, start: StartPosition, staleness: Staleness) -> None:
+        """Deliver what this server's read replica has, until `stand_still`."""
+        self.staleness = staleness
+        self.engine.mark_with(staleness.line)
+        self.begin(start)
+        self.begin_watching()
+
+    def stand_still(self) -> None:
+        """Deliver and take nothing until it begins again; waiting requests are answered.
+
+        It goes on as a follower does: its configuration changes, and its state stays.
+        """
+        if self.is_serving:
+            self._is_begun = False
+            self._cease(LEADERSHIP_CHANGE)
+            self.store.commit()
+            self.staleness = None
+            self.is_bound = False
+            self.engine, self._letters = self._new_engine(), None
+            self._keep_letters()
 
     def begin_watching(self) -> None:
         """Watch the deliver subject, so that pushing begins, and start to check for disuse.
@@ -221,7 +265,8 @@ class Consumer:
 
     def _tell_deleted(self) -> None:
         stream = self.stream
-        if self._is_begun:
+        # The leader tells of a consumer that a read replica serves: that server may be away.
+        if self._is_begun if not self.server else stream.readers.proposer is not None:
             consumer_deleted(stream.account, stream.config.name, self.name)
 
     def change_leader(self) -> None:
@@ -244,6 +289,11 @@ class Consumer:
 
     def _end(self, status: str) -> None:
         self._is_ended = True
+        self._cease(status)
+        if self.stream.consumers.get(self.name) is self:
+            del self.stream.consumers[self.name]
+
+    def _cease(self, status: str) -> None:
         self._alarm.cancel()
         self._end_of_pause.cancel()
         self._unwatch()
@@ -254,8 +304,6 @@ class Consumer:
         self.engine.stop(status)
         if self._letters is not None:
             self._letters.close()
-        if self.stream.consumers.get(self.name) is self:
-            del self.stream.consumers[self.name]
 
     def _subscribe(self) -> None:
         stream, config, engine = self.stream.config.name, self.config, self.engine
@@ -299,12 +347,19 @@ class Consumer:
         Raises ApiError if the old one cannot become the new one.
         """
         async with self._changing:
+            self._check_update(config)
+            await self._replace(config)
+
+    async def follow(self, config: ConsumerConfig) -> None:
+        """Apply a configuration that the stream's leader has checked, as `update` does."""
+        async with self._changing:
             await self._replace(config)
 
     async def pause(self, until_ns: int) -> ConsumerPauseResponse:
         """Deliver nothing before `until_ns`; a past time resumes. It is on disk on return."""
         async with self._changing:
             config = self.paused_config(until_ns)
+            self._check_update(config)
             await self._replace(config, PauseConsumer(self.name, until_ns))
         remaining_ns = max(until_ns - self._scheduler.now_ns(), 0)
         return ConsumerPauseResponse(
@@ -333,7 +388,7 @@ class Consumer:
                 delivered=sequence - 1,
                 resume=resume,
             )
-            if self._is_ended:
+            if not self.is_serving:
                 raise api_error(ErrorId.JSConsumerNotFoundErr)
             is_durable = False
             try:
@@ -355,10 +410,14 @@ class Consumer:
             raise api_error(ErrorId.JSConsumerInvalidPriorityGroupErr)
         self.engine.unpin(group)
 
-    async def _replace(self, config: ConsumerConfig, pause: PauseConsumer | None = None) -> None:
+    def _check_update(self, config: ConsumerConfig) -> None:
         if self._is_ended:
             raise api_error(ErrorId.JSConsumerDoesNotExist)
         check_update(self.config, config, is_bound=self._is_wanted())
+
+    async def _replace(self, config: ConsumerConfig, pause: PauseConsumer | None = None) -> None:
+        if self._is_ended:
+            raise api_error(ErrorId.JSConsumerDoesNotExist)
         config = with_threshold(config)
         if config == self.config:
             return
@@ -491,9 +550,17 @@ class Consumer:
 
     async def _remove_unused(self) -> None:
         try:
-            await self.stream.delete_consumer(self.name, only=self)
+            await self.on_unused()
         except Exception:
             _logger.exception("JetStream: %s is unused and could not be removed", self)
+
+    async def _delete(self) -> None:
+        await self.stream.delete_consumer(self.name, only=self)
+
+    def count_disuse_anew(self) -> None:
+        """Check for disuse again after another threshold: it could not be removed."""
+        if self.is_serving:
+            self._count_disuse()
 
     # Info
 
@@ -505,6 +572,11 @@ class Consumer:
         if self._is_ended:
             raise api_error(ErrorId.JSConsumerNotFoundErr)
         return consumer_info(self, self.stream.config.name, self._scheduler.now_ns(), config)
+
+    def check_served(self) -> None:
+        """Raise ApiError 10119 if a read replica is to serve the consumer, and does not."""
+        if self.server and not self.is_serving:
+            raise api_error(ErrorId.JSConsumerOfflineErr)
 
     async def counted(self) -> None:
         """Return once `info` is exact: the engine may be counting pending messages."""

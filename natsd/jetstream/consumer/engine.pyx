@@ -261,6 +261,10 @@ cdef class ConsumerEngine(Reader):
             self.requests.groups.unpin(group, "admin")
             self.wake()
 
+    def mark_with(self, age) -> None:
+        """Have heartbeats and statuses of requests carry the header line that `age` returns."""
+        self.requests.age = self.push.age = age
+
     def set_push_interest(self, bint is_interested) -> None:
         """Note whether the deliver subject has a subscriber."""
         self.push.is_active = is_interested

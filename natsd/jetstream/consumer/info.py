@@ -13,6 +13,7 @@ from natsd.jetstream.models.consumer import (
 )
 from natsd.jetstream.models.times import format_time
 from natsd.jetstream.names import API_LEVEL, SERVER_LEVEL_KEY, SERVER_VERSION_KEY
+from natsd.jetstream.stream.staleness import Staleness
 from natsd.version import NATS_VERSION
 
 
@@ -24,6 +25,7 @@ class ShownConsumer(Protocol):
     created_ns: int
     engine: ConsumerEngine
     is_bound: bool
+    staleness: Staleness | None
 
 
 def consumer_info(
@@ -63,6 +65,7 @@ def consumer_info(
         paused=pause_ns > 0,
         pause_remaining=pause_ns,
         ts=format_time(now_ns),
+        natsd_staleness="" if consumer.staleness is None else consumer.staleness.age(),
     )
 
 

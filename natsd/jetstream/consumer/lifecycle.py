@@ -60,6 +60,7 @@ from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
 from natsd.jetstream.short_hash import short_hash
+from natsd.jetstream.stream.staleness import Staleness
 from natsd.jetstream.stream.state import ReaderFilters
 from natsd.store.consumer.consumer_store import ConsumerStore
 from natsd.store.consumer.memory_consumer_store import MemoryConsumerStore
@@ -188,9 +189,10 @@ async def apply_create(stream: StreamOfConsumers, new: NewConsumer) -> Consumer:
             CreateConsumer(new.name, config, new.created_ns, start.sequence, start.resume)
         )
     try:
-        consumer.begin(new.start)
-        await consumer.counted()
-        consumer.begin_watching()
+        if not consumer.server:
+            consumer.begin(new.start)
+            await consumer.counted()
+            consumer.begin_watching()
     except BaseException:
         await consumer.delete()
         raise
@@ -287,11 +289,12 @@ async def _bring_back(
         raise
     try:
         _report(consumer, store)
-        _fit(consumer)
+        if not consumer.is_own:  # otherwise the stream may lack what its log has: `serve` does it
+            _fit(consumer)
         stream.consumers[found.name] = consumer
         if stream.committed is not None:
             stream.committed.found(consumer.name, consumer.asset, consumer.store)
-        if not is_led:
+        if not (is_led or consumer.server):
             consumer.begin(start or await _continued(consumer, asset.resume))
             consumer.begin_watching()
     except BaseException:
@@ -392,8 +395,20 @@ async def lead(consumer: Consumer) -> None:
     leading = await replace(consumer, asset)
     assert stream.committed is not None
     stream.committed.found(leading.name, leading.asset, leading.store)
-    leading.begin(await _continued(leading, asset.resume))
-    leading.begin_watching()
+    if not leading.server:
+        leading.begin(await _continued(leading, asset.resume))
+        leading.begin_watching()
+
+
+async def serve(consumer: Consumer, staleness: Staleness) -> None:
+    """Deliver from this server's read replica, which has all that was committed before.
+
+    The consumer goes on where it was. Raises StoreError.
+    """
+    _fit(consumer)
+    start = await _continued(consumer, consumer.asset.resume)
+    if consumer.stream.consumers.get(consumer.name) is consumer:
+        consumer.begin_on_read_replica(start, staleness)
 
 
 async def follow(consumer: Consumer, asset: ConsumerAsset) -> None:

@@ -3,6 +3,9 @@
     natsd.dead_letter_subject   the subject to which dead letters are copied   dead_letters.py
     natsd.key_token             the token of a subject that is the key
                                 (keyed_pending_cursor.pyx)
+    natsd.read_replica          the server whose read replica of the stream serves the consumer;
+                                `any`: the API chooses one, and its name is kept
+                                (stream/own_consumers.py)
 
 Clients pass metadata on unchanged, so these settings work with any client. Other keys that begin
 with `natsd.` are refused: a misspelled one would have no effect. All other metadata belongs to the
@@ -19,12 +22,15 @@ from natsd.jetstream.models.consumer import (
     PriorityPolicy,
     ReplayPolicy,
 )
+from natsd.jetstream.models.stream import Retention, StreamConfig
 
 DEAD_LETTER_SUBJECT: Final = "natsd.dead_letter_subject"
 KEY_TOKEN: Final = "natsd.key_token"
+READ_REPLICA: Final = "natsd.read_replica"
+ANY: Final = "any"
 
 _PREFIX: Final = "natsd."
-_KEYS: Final = (DEAD_LETTER_SUBJECT, KEY_TOKEN)
+_KEYS: Final = (DEAD_LETTER_SUBJECT, KEY_TOKEN, READ_REPLICA)
 KEY_TOKEN_MAX: Final = 99
 
 
@@ -39,6 +45,11 @@ def key_token(config: ConsumerConfig) -> int:
     The configuration must have been checked.
     """
     return int(config.metadata.get(KEY_TOKEN, "0"))
+
+
+def read_replica(config: ConsumerConfig) -> str:
+    """Return the server whose read replica serves the consumer; empty: its stream's leader does."""
+    return config.metadata.get(READ_REPLICA, "")
 
 
 def refusal(text: str) -> ApiError:
@@ -58,6 +69,17 @@ def check_settings(config: ConsumerConfig) -> None:
         _check_dead_letters(config)
     if KEY_TOKEN in config.metadata:
         _check_key(config)
+    if READ_REPLICA in config.metadata:
+        _check_read_replica(config)
+
+
+def check_read_replica(config: ConsumerConfig, stream: StreamConfig) -> None:
+    """Check that a read replica may serve a consumer of the stream. Raises ApiError 10094.
+
+    What is acknowledged there must remove nothing from the stream.
+    """
+    if read_replica(config) and stream.retention is not Retention.LIMITS:
+        raise refusal("on a read replica needs a stream with limits retention")
 
 
 def _check_dead_letters(config: ConsumerConfig) -> None:
@@ -66,6 +88,13 @@ def _check_dead_letters(config: ConsumerConfig) -> None:
         raise refusal(f"dead letter subject '{subject}' is not a subject without wildcards")
     if config.ack_policy is not AckPolicy.EXPLICIT:
         raise refusal("with dead letters needs ack policy explicit")
+
+
+def _check_read_replica(config: ConsumerConfig) -> None:
+    if not read_replica(config):
+        raise refusal(f"read replica '' is not the name of a server or '{ANY}'")
+    if config.num_replicas not in (0, 1):
+        raise refusal(f"on a read replica has one replica, not {config.num_replicas}")
 
 
 def _check_key(config: ConsumerConfig) -> None:

@@ -21,6 +21,7 @@ cdef class PullRequests:
     cdef int64_t last_ns        # when a request last came or was served
     cdef list answers           # (reply, header block), to be sent outside of `deliver`
     cdef PriorityGroups groups  # None: there are none
+    cdef object age             # returns a header line for statuses, or None (stream/staleness.py)
 
     cdef int configure(self, settings, events) except -1
     # Take a new request. `pending` is the number of visible messages to deliver or redeliver, -1:

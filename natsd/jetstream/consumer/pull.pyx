@@ -46,6 +46,11 @@ cdef bytes status_block(str status):
     return f"NATS/1.0 {status}\r\n\r\n".encode()
 
 
+cdef bytes with_line(bytes block, bytes line):
+    """Return the header block with one more line."""
+    return block[:-2] + line + b"\r\n"
+
+
 cdef bytes ENTRY = b"_R_."      # begins the replies to requests of other accounts
 
 
@@ -349,6 +354,8 @@ cdef class PullRequests:
 
     cdef int tell(self, Request* request, bytes block) except -1:
         cdef MatchResult to = self.publisher.resolve(request.reply, request.reply_len)
+        if self.age is not None:
+            block = with_line(block, self.age())
         self.publisher.send(
             to, request.reply, request.reply_len, NULL, 0, block, len(block), b"", 0
         )
@@ -433,6 +440,8 @@ cdef class PullRequests:
             return 0
         for reply, block in self.answers[:most]:
             to = self.publisher.resolve(reply, len(reply))
+            if self.age is not None:
+                block = with_line(block, self.age())
             self.publisher.send(to, reply, len(reply), NULL, 0, block, len(block), b"", 0)
         del self.answers[:most]
         return 0

@@ -13,6 +13,7 @@ cdef class PushSubject:
     cdef MatchResult to
     cdef uint64_t slice         # slice in which `to` was looked up
     cdef bint is_active         # the deliver subject has a subscriber
+    cdef object age             # returns a header line for statuses, or None (stream/staleness.py)
 
     # Flow control; window 0: none.
     cdef int64_t window         # bytes that may be on their way

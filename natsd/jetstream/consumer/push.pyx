@@ -124,13 +124,15 @@ cdef class PushSubject:
     # Status messages
 
     cdef int send_heartbeat(self, uint64_t consumer_sequence, uint64_t stream_sequence) except -1:
-        cdef bytes stalled = b""
+        cdef bytes rest = b""
         if self.control is not None:
-            stalled = b"Nats-Consumer-Stalled: " + self.control + b"\r\n"
+            rest = b"Nats-Consumer-Stalled: " + self.control + b"\r\n"
+        if self.age is not None:
+            rest += self.age()
         return self.send_block((
             f"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: {consumer_sequence}\r\n"
             f"Nats-Last-Stream: {stream_sequence}\r\n"
-        ).encode() + stalled + b"\r\n", b"")
+        ).encode() + rest + b"\r\n", b"")
 
     cdef int send_block(self, bytes block, bytes reply) except -1:
         cdef MatchResult to = self.publisher.resolve(self.subject, len(self.subject))

@@ -47,6 +47,7 @@ from natsd.jetstream.meta_group.local_streams import LocalStream, LocalStreams
 from natsd.jetstream.meta_group.meta_group import MetaGroup
 from natsd.jetstream.meta_group.peers import Peers, Statement
 from natsd.jetstream.meta_group.questions import Question, Questions
+from natsd.jetstream.meta_group.read_replica_consumers import ReadReplicaConsumers
 from natsd.jetstream.meta_group.rescue_order import Record, shown
 from natsd.jetstream.models.account import AccountInfo
 from natsd.jetstream.models.go_json import decode as decode_model
@@ -110,6 +111,7 @@ class JetStreamCluster:
         self.questions: Questions
         self.meta: MetaGroup
         self.streams: LocalStreams
+        self.read_replica_consumers: ReadReplicaConsumers
         self.changes: StreamChanges
         self._news = asyncio.Event()
         self._led_since_ns: dict[tuple[str, str], int] = {}
@@ -160,6 +162,16 @@ class JetStreamCluster:
         self.streams = LocalStreams(
             self.server, self._host, self.assignments, self._accounts, client, self.propose
         )
+        self.read_replica_consumers = ReadReplicaConsumers(
+            self.streams,
+            self.peers,
+            self.questions,
+            cluster_name=self.settings.name,
+            led=self._led,
+            news=lambda: self._news,
+        )
+        self.streams.own_begun = self._tell_news
+        self.streams.ask_to_delete = self.read_replica_consumers.ask_to_delete
         self.meta.set_aside = self.streams.set_aside
         self.meta.rescuing.now_ns = jetstream.scheduler.now_ns
         self.meta.rescuing.news = self._tell_rescued
@@ -189,6 +201,7 @@ class JetStreamCluster:
                 "list": self._answer_list,
                 "usage": self._answer_usage,
                 "propose": self._answer_propose,
+                **self.read_replica_consumers.answers,
             }
         )
         self.peers.start()
@@ -381,6 +394,26 @@ class JetStreamCluster:
         if self.meta.is_leader:
             return Answering.HERE
         return Answering.ELSEWHERE if self.meta.leader else Answering.NOBODY
+
+    def answering_consumer(self, account: str, stream: str, name: str) -> Answering:
+        """Return who answers a request that needs the state of a consumer.
+
+        Where a read replica serves the consumer, its server does, also while the site is cut off.
+        """
+        local = self.streams.find(account, stream)
+        if local is None or local.stream is None:
+            return self.answering(account, stream)
+        consumer = local.stream.consumers.get(name)
+        if consumer is None and self.server in local.assignment.read_replicas:
+            return Answering.SOON  # it may be on its way
+        if consumer is None or not consumer.server:
+            return self.answering(account, stream)
+        if consumer.is_own:
+            return Answering.HERE
+        is_there = consumer.server in local.assignment.holders
+        if is_there and self.peers.is_online(consumer.server):
+            return Answering.ELSEWHERE
+        return self.answering(account, stream)
 
     def _answering_soon(self, assigned: Assignment, local: LocalStream | None) -> Answering:
         """Return who answers a request about a stream that is not led here."""

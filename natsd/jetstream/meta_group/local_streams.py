@@ -23,6 +23,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -56,6 +57,7 @@ SUPERSEDED: Final = "superseded"
 
 Key = tuple[str, str]
 Propose = Callable[[Change], Awaitable[object]]
+AskToDelete = Callable[[str, str, str, int], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -113,6 +115,10 @@ class LocalStreams:
         self._loop = asyncio.get_running_loop()
         self.leading_news: Callable[[LocalStream], object] = lambda _stream: None
         """Called when a stream has begun or ended to be led here."""
+        self.own_begun: Callable[[], object] = lambda: None
+        """Called when consumers that a read replica of this server serves have begun."""
+        self.ask_to_delete: AskToDelete
+        """Has the leader of a stream delete a consumer."""
         self.own_member: Callable[[], int] = lambda: self.member_of(self._server)
         """Returns which member of all groups this server is."""
         self.rescue_failed: Callable[[str, str], Awaitable[None]] = _nothing
@@ -326,6 +332,8 @@ class LocalStreams:
             is_read_replica=self._server in wanted.read_replicas,
         )
         have.replica.on_leading = lambda: self._leading(have)
+        have.replica.on_own_begun = lambda: self.own_begun()
+        have.replica.ask_to_delete = partial(self.ask_to_delete, *wanted.key)
         have.group = await self._host.start_group(
             wanted.group,
             member,

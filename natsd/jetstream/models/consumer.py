@@ -154,3 +154,4 @@ class ConsumerInfo(Written, kw_only=True):
     pause_remaining: int = 0
     ts: str
     priority_groups: tuple[PriorityGroupState, ...] = ()
+    natsd_staleness: str = ""  # of a consumer on a read replica: how old the state may be

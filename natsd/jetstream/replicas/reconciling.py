@@ -6,7 +6,8 @@ consumers delivered, are in files only when they are committed.
 
 Promise
 - The stream and its consumers have the configurations of the manifest, and there are no other
-  consumers: what was decided since comes from the log.
+  consumers: what was decided since comes from the log. Consumers that this server's read replica
+  serves stay: only a command of the log creates them, and their state is nowhere else.
 - A consumer whose deletion was not committed is missing: then the stream is fetched.
 
 Offline consumers stay as they are.
@@ -30,8 +31,11 @@ async def reconcile(stream: Stream, manifest: Manifest) -> bool:
     if config is not None and config != stream.config:
         _logger.warning("JetStream: stream %s: its change was not agreed to", stream.name)
         await stream.follow_config(config)
+    stream.own_consumers.expect(expected)
     for name, consumer in list(stream.consumers.items()):
         asset = expected.get(name)
+        if stream.own_consumers.is_ahead(name):
+            continue
         if asset is None or asset.created != consumer.created_ns:
             await consumer.delete()
         elif asset.config != consumer.config:

@@ -19,7 +19,8 @@ Promise
 - A follower answers direct gets from what it has applied, from the moment at which it has all that
   is committed. One that lacks something, was left behind, or has failed answers none.
 - A read replica begins no election. It keeps asking what is committed, so that its answers say how
-  old they may be; it answers none that may be older than `natsd.read_max_staleness`.
+  old they may be; it answers none that may be older than `natsd.read_max_staleness`. The consumers
+  that it serves deliver as long as it answers (stream/own_consumers.py).
 - A disk that is full is tried again. Any other error ends the replica (`failure`): it applies
   nothing more, and its log is kept. It never leads again, if another replica can.
 
@@ -50,6 +51,7 @@ from natsd.jetstream.replicas.reconciling import reconcile
 from natsd.jetstream.replicas.stream_image import BuiltStream, manifest_of
 from natsd.jetstream.stream.follower import Follower
 from natsd.jetstream.stream.leading import SteppedDown, lead, step_down, stop_leading
+from natsd.jetstream.stream.own_consumers import AskToDelete
 from natsd.jetstream.stream.publishing import encode_publish
 from natsd.jetstream.stream.settings_in_metadata import read_max_staleness_s
 from natsd.jetstream.stream.staleness import Staleness
@@ -118,6 +120,9 @@ class StreamReplica(StateMachine):
         """Why nothing is applied any more; None: all is well."""
         self.on_leading: Callable[[], object] = lambda: None
         """Called when this replica has begun or ended to lead."""
+        self.on_own_begun: Callable[[], object] = lambda: None
+        """Called when consumers that this read replica serves have begun."""
+        self.ask_to_delete: AskToDelete | None = None
         self._follower = Follower(stream)
         self._catch_up = catch_up
         self._loop = asyncio.get_running_loop()
@@ -173,6 +178,8 @@ class StreamReplica(StateMachine):
     def _watch_stream(self) -> None:
         """Be told of failed commits, and have damaged blocks repaired from the other replicas."""
         self.stream.on_rolled_back = self._rolled_back
+        self.stream.own_consumers.on_begun = self.on_own_begun
+        self.stream.own_consumers.ask_to_delete = self.ask_to_delete
         for place, store in enumerate(self.stream.file_stores):
             store.repair_from(partial(self._catch_up.copies, self._members, place))
 
@@ -512,7 +519,9 @@ class StreamReplica(StateMachine):
             if entry.data and entry.kind is EntryKind.NORMAL
         ]
         self._events.append(_Reached())
-        self._follower.start_from(decode_manifest(log.snapshot.data).applied)
+        manifest = decode_manifest(log.snapshot.data)
+        self._follower.start_from(manifest.applied)
+        self.stream.own_consumers.expect(manifest.consumers)
 
     @staticmethod
     def _give_up_leading(group: RaftGroup) -> None:

@@ -19,6 +19,7 @@ from natsd.core.quoting import quoted
 from natsd.core.routing import collide, is_subset, is_valid
 from natsd.core.steps import Steps, slices
 from natsd.core.subject_mapping import InvalidMapping, check_mapping
+from natsd.jetstream.consumer.metadata import read_replica
 from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import ConsumerConfig
@@ -179,7 +180,11 @@ def _check_replicas(config: StreamConfig, rules: ConfigRules) -> None:
 def check_consumers(
     old: StreamConfig, new: StreamConfig, consumers: Mapping[str, ConsumerConfig]
 ) -> None:
-    """Check that no consumer exceeds new consumer limits. Raises ApiError."""
+    """Check that no consumer forbids the change, or exceeds new limits. Raises ApiError."""
+    reading = [name for name, config in consumers.items() if read_replica(config)]
+    if reading and new.retention is not Retention.LIMITS:
+        text = f"retention must stay limits for consumers on read replicas: {', '.join(reading)}"
+        raise api_error(ErrorId.JSStreamUpdateErrF, err=text)
     before, limits = old.consumer_limits, new.consumer_limits
     threshold, ack_pending = limits.inactive_threshold, limits.max_ack_pending
     if before.inactive_threshold == threshold and before.max_ack_pending == ack_pending:

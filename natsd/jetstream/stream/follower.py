@@ -62,6 +62,7 @@ from natsd.store.block.cold_block import ColdBlock
 from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from natsd.jetstream.consumer.consumer import Consumer
     from natsd.jetstream.stream.stream import Stream
 
 
@@ -263,6 +264,8 @@ class Follower:
     @_apply.register
     async def _(self, command: CreateConsumer) -> None:
         stream, config = self.stream, decode(ConsumerConfig, command.config)
+        if stream.own_consumers.comes_again(command.name, command.created_ns):
+            return
         known = stream.consumers.get(command.name)
         if known is not None and known.created_ns == command.created_ns:
             return
@@ -276,34 +279,40 @@ class Follower:
         except BaseException:
             stream.readers.unlist(wanted)
             raise
+        if stream.consumers[command.name].is_own:
+            stream.own_consumers.made()
+
+    def _consumer(self, name: str) -> "Consumer | None":
+        """Return the consumer that a command changes; None: it is gone, or a later one is there."""
+        return None if self.stream.own_consumers.is_ahead(name) else self.stream.consumers.get(name)
 
     @_apply.register
     async def _(self, command: UpdateConsumer) -> None:
-        consumer = self.stream.consumers.get(command.name)
+        consumer = self._consumer(command.name)
         if consumer is not None:
-            await consumer.update(decode(ConsumerConfig, command.config))
+            await consumer.follow(decode(ConsumerConfig, command.config))
 
     @_apply.register
     async def _(self, command: PauseConsumer) -> None:
-        consumer = self.stream.consumers.get(command.name)
+        consumer = self._consumer(command.name)
         if consumer is not None:
-            await consumer.update(consumer.paused_config(command.until_ns))
+            await consumer.follow(consumer.paused_config(command.until_ns))
 
     @_apply.register
     async def _(self, command: DeleteConsumer) -> None:
-        consumer = self.stream.consumers.get(command.name)
+        consumer = self._consumer(command.name)
         if consumer is not None:
             await consumer.delete()
 
     @_apply.register
     async def _(self, command: ResetConsumer) -> None:
-        consumer = self.stream.consumers.get(command.name)
+        consumer = self._consumer(command.name)
         if consumer is not None:
             consumer.store.reset(command.next_sequence - 1)
 
     @_apply.register
     async def _(self, command: ChangeTracker) -> None:
-        consumer = self.stream.consumers.get(command.name)
+        consumer = self._consumer(command.name)
         if consumer is not None:
             consumer.store.tracker.apply(command.entries)
             consumer.store.commit()

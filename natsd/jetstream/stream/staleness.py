@@ -36,6 +36,10 @@ class Staleness:
         """Note that the state has everything that was committed before a moment."""
         self.proven_s = moment_s
 
+    def age(self) -> str:
+        """Return how old the state may be at this moment, in seconds: `0.412s`."""
+        return _shown(self._clock() - self.proven_s)
+
     def line(self) -> bytes:
         """Return the header line for what is read at this moment."""
         return self._line(self.proven_s)
@@ -49,5 +53,8 @@ class Staleness:
         return lambda: self._line(moment_s)
 
     def _line(self, moment_s: float) -> bytes:
-        age_ms = math.ceil((self._clock() - moment_s) * 1000)
-        return f"{HEADER}: {age_ms / 1000:.3f}s\r\n".encode()
+        return f"{HEADER}: {_shown(self._clock() - moment_s)}\r\n".encode()
+
+
+def _shown(age_s: float) -> str:
+    return f"{math.ceil(age_s * 1000) / 1000:.3f}s"

@@ -68,6 +68,7 @@ from natsd.jetstream.stream.info import stream_info, subject_counts
 from natsd.jetstream.stream.known_ids import KnownIds
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
 from natsd.jetstream.stream.markers import replace_expired
+from natsd.jetstream.stream.own_consumers import OwnConsumers
 from natsd.jetstream.stream.proposing import begin_proposing, end_proposing
 from natsd.jetstream.stream.publishing import Ingest, Usage
 from natsd.jetstream.stream.reading import find_message, names_one_message
@@ -152,6 +153,7 @@ class Stream:
         self.sourcing = Sourcing(self)
         self.scheduled: ScheduledMessages | None = None
         self._listening = Listening(account.account.sublist, _SID, self.ingest)
+        self.own_consumers = OwnConsumers(self.consumers)
         self._changing = KeyedLock()
         self.transfers: set[asyncio.Task[None]] = set()  # snapshots under way
         self.committed: CommittedState | None = None  # what the replicas have; None: one replica
@@ -294,10 +296,12 @@ class Stream:
         Raises StoreError, OSError.
         """
         account, volume, directory = self.account, self.jetstream.volume, self.directory
+        self.own_consumers.set_aside()
         await self.abandon()
         await volume.remove_tree(directory)
         await volume.read(install_stream, volume.disk, built, directory)
         restored = await Stream.open_following(account, asset.config, asset.created)
+        restored.own_consumers.take_over(self.own_consumers)
         account.streams[restored.name] = restored
         return restored
 
@@ -315,11 +319,13 @@ class Stream:
         `delayed` are its delayed messages; None: none waits. `message_ids` are encoded, `positions`
         those of its sources. Raises StoreError, OSError.
         """
+        self.own_consumers.set_aside()
         await self.abandon()
         built = Stream(self.account, asset.config, asset.created, messages)
         for each in consumers:
             consumer = each.consumer
             await lifecycle.make_again(built, consumer.name, consumer.asset, each.state)
+        built.own_consumers.take_over(self.own_consumers)
         await built.known_ids.recall(built.readers.log.last_time_ns, message_ids)
         built.begin_noting_positions().take(positions)
         if asset.config.allow_msg_schedules:
@@ -542,7 +548,7 @@ class Stream:
         """Write files behind the log of the replicas, which makes changes durable."""
         self.readers.begin_as_replica()
         for consumer in self.consumers.values():
-            consumer.own_store.write_behind()
+            consumer.begin_as_replica()
 
     def begin_noting_positions(self) -> CommittedPositions:
         """Return the committed positions of the sources, which are noted from now on."""
@@ -593,10 +599,13 @@ class Stream:
         self._set_direct(self.config)
         if staleness is None:
             self.sourcing.follow(self.config)
+        else:
+            self.own_consumers.begin(staleness)
 
     def end_gets(self) -> None:
-        """Answer no direct gets."""
+        """Answer no direct gets; the consumers on a read replica stand still."""
         self._answers_gets = False
+        self.own_consumers.end()
         self._direct.close()
         self.sourcing.close_direct()
 
@@ -666,7 +675,7 @@ class Stream:
                 behind = last
             elif not (yield from is_each(wanted, lambda each: not collide(each, purged))):
                 behind = gone
-            if behind and self.consumers.get(consumer.name) is consumer:
+            if behind and self.consumers.get(consumer.name) is consumer and not consumer.server:
                 consumer.store.update_starting(behind)
 
     async def get_message(self, request: StreamMsgGetRequest) -> ReturnedMessage:

@@ -107,6 +107,7 @@ class Server:
     async def start(self) -> None:
         """Start the server, with the replica that its files have."""
         self.jetstream = build_jetstream(self.directory / "jetstream", disk=self.disk)
+        self.jetstream.server_name = self.name
         self._account = Account(ACCOUNT, self.jetstream.reactor)
         await self.jetstream.start([])
         with self._set_aside():
@@ -133,6 +134,11 @@ class Server:
         if is_there:
             make_directories(disk, place.parent)
             rename_synced(disk, aside, place)
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+        return f"n{self.number}"
 
     @property
     def stream_directory(self) -> Path:

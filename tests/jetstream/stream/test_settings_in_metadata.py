@@ -1,13 +1,17 @@
-"""natsd's own settings of streams, in their metadata."""
+"""natsd's own settings of streams, in their metadata, and those of consumers on read replicas."""
 
 from __future__ import annotations
 
 import pytest
 
 from natsd.core.steps import at_once
+from natsd.jetstream.consumer.changes import check_update as check_consumer_update
+from natsd.jetstream.consumer.config import check_config
+from natsd.jetstream.consumer.defaults import Ceilings
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.models.account import AccountLimits
-from natsd.jetstream.models.stream import StreamConfig
+from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
+from natsd.jetstream.models.stream import Retention, StreamConfig
 from natsd.jetstream.stream.config import ConfigRules, check_create, check_update
 from natsd.jetstream.stream.settings_in_metadata import (
     ACK,
@@ -109,3 +113,57 @@ def test_read_replicas_need_direct_gets_and_a_cluster() -> None:
     after = before.model_copy(update={"metadata": {NUMBER: "1"}})
     with pytest.raises(ApiError, match="stream with read replicas needs a cluster"):
         at_once(check_update(before, after, ALONE, dict))
+
+
+FAR = "natsd.read_replica"
+CEILINGS = Ceilings(max_ack_pending=0, max_request_batch=0, account_max_ack_pending=0)
+
+
+@pytest.mark.parametrize(
+    ("server", "retention", "num_replicas", "text"),
+    [
+        ("n4", Retention.LIMITS, 0, ""),
+        ("any", Retention.LIMITS, 1, ""),
+        ("", Retention.LIMITS, 0, "read replica '' is not the name of a server or 'any'"),
+        ("n4", Retention.LIMITS, 3, "on a read replica has one replica, not 3"),
+        *(
+            ("n4", each, 0, "on a read replica needs a stream with limits retention")
+            for each in (Retention.INTEREST, Retention.WORKQUEUE)
+        ),
+    ],
+)
+def test_consumers_on_read_replicas(
+    server: str, retention: Retention, num_replicas: int, text: str
+) -> None:
+    stream = StreamConfig(name="S", num_replicas=3, retention=retention)
+    config = ConsumerConfig(
+        durable_name="c",
+        ack_policy=AckPolicy.EXPLICIT,
+        num_replicas=num_replicas,
+        metadata={FAR: server},
+    )
+    if not text:
+        at_once(check_config(config, stream, CEILINGS))
+        return
+    with pytest.raises(ApiError) as raised:
+        at_once(check_config(config, stream, CEILINGS))
+    assert (raised.value.err_code, raised.value.description) == (10094, f"consumer {text}")
+
+
+def test_a_consumer_stays_where_it_is() -> None:
+    one, other, ordinary = (ConsumerConfig(metadata=each) for each in ({FAR: "a"}, {FAR: "b"}, {}))
+    for before, after in ((one, other), (one, ordinary), (ordinary, one)):
+        with pytest.raises(ApiError, match="read replica can not be updated"):
+            check_consumer_update(before, after, is_bound=False)
+    check_consumer_update(one, one.model_copy(update={"max_ack_pending": 7}), is_bound=False)
+
+
+def test_a_stream_with_such_consumers_keeps_messages_until_its_limits() -> None:
+    before = created({NUMBER: "1"})
+    after = before.model_copy(update={"retention": Retention.INTEREST})
+    consumers = {"c": ConsumerConfig(metadata={FAR: "n4"}), "d": ConsumerConfig()}
+    text = "retention must stay limits for consumers on read replicas: c"
+    with pytest.raises(ApiError, match=text):
+        at_once(check_update(before, after, CLUSTERED, lambda: consumers))
+    del consumers["c"]
+    at_once(check_update(before, after, CLUSTERED, lambda: consumers))
