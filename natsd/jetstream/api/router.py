@@ -70,7 +70,8 @@ CHANGES_QUEUE: Final = "JetStream API queue"
 INFOS_QUEUE: Final = "JetStream API info queue"
 
 NO_LEADER_S: Final = 0.5
-"""So long a request waits that only a leader could answer, before it is refused."""
+"""So long a request waits that only a leader, or a server that is away, could answer, before it is
+refused."""
 
 LARGE_BODY_BYTES: Final = 8 << 10
 """Reading a longer body takes longer than a turn of the event loop may take."""
@@ -257,11 +258,13 @@ class Router:
         elif answering is Answering.OFFLINE:
             error = ErrorId.JSStreamOfflineErr
             self._answer_error(account, received.message, route.response, error)
-        elif answering is Answering.NOBODY:
+        elif answering in (Answering.NOBODY, Answering.UNSERVED):  # somebody may answer before
+            is_nobody = answering is Answering.NOBODY
+            error = ErrorId.JSClusterNotAvailErr if is_nobody else ErrorId.JSConsumerOfflineErr
             self._jetstream.loop.call_later(
                 NO_LEADER_S,
                 self._answer_error,
-                *(account, received.message, route.response, ErrorId.JSClusterNotAvailErr),
+                *(account, received.message, route.response, error),
             )
         return answering is not Answering.SOON
 

@@ -80,9 +80,7 @@ class Route:
     is_strict: bool = True  # unknown members are refused, unless the server's `strict` is off
     needs_cluster: bool = False  # answered with error 10010 by a server that is in none
     is_of_stream: bool = False  # in a cluster the stream's leader answers, not that of the cluster
-    needs_consumer: bool = (
-        False  # or the server whose read replica serves the consumer, if one does
-    )
+    needs_consumer: bool = False  # or the server with the read replica that serves the consumer
 
     @property
     def response(self) -> type[Response]:

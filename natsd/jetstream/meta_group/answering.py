@@ -15,3 +15,4 @@ class Answering(Enum):
     SOON = "this server perhaps, once the stream is led"
     NOBODY = "there is no leader"
     OFFLINE = "none of the stream's servers is online"
+    UNSERVED = "the server whose read replica serves the consumer is not there, as far as is known"

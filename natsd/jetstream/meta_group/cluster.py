@@ -413,7 +413,8 @@ class JetStreamCluster:
         is_there = consumer.server in local.assignment.holders
         if is_there and self.peers.is_online(consumer.server):
             return Answering.ELSEWHERE
-        return self.answering(account, stream)
+        answering = self.answering(account, stream)
+        return Answering.UNSERVED if answering is Answering.HERE else answering
 
     def _answering_soon(self, assigned: Assignment, local: LocalStream | None) -> Answering:
         """Return who answers a request about a stream that is not led here."""
