@@ -241,6 +241,17 @@ class Servers:
         await eventually_within(found)
         return found()[0]
 
+    async def make_learner(self, leader: Server, other: Server) -> None:
+        """Make another server's member one that learns, as a read replica is."""
+
+        def has_heard_all() -> bool:  # a leader removes nobody before it has heard of a majority
+            lags = leader.group.lags()
+            return len(lags) == len(self.all) - 1 and not any(lags.values())
+
+        await eventually_within(has_heard_all)
+        await leader.group.remove_member(other.group.node.id)
+        await leader.group.add_learner(other.group.node.id)
+
     async def stop(self) -> None:
         for server in self.all:
             if server.is_up:

@@ -197,8 +197,7 @@ async def test_a_replica_becomes_a_read_replica_and_a_replica_again(tmp_path: Pa
         await shows(other, b"one")
         assert await age_s(other) is None
         member = other.group.node.id
-        await leader.group.remove_member(member)
-        await leader.group.add_learner(member)
+        await servers.make_learner(leader, other)
         other.replica.change_role(is_read_replica=True)
         await says_its_age(other)
         await servers.store("orders.new", b"two")
@@ -218,8 +217,7 @@ async def test_a_replica_becomes_a_read_replica_and_a_replica_again(tmp_path: Pa
 async def test_a_read_replica_that_is_cut_off_goes_on_and_ages(tmp_path: Path) -> None:
     async with cluster(tmp_path) as servers:
         leader, other = await create(servers)
-        await leader.group.remove_member(other.group.node.id)
-        await leader.group.add_learner(other.group.node.id)
+        await servers.make_learner(leader, other)
         other.replica.change_role(is_read_replica=True)
         await says_its_age(other)
         servers.cut(other)
@@ -235,8 +233,7 @@ async def test_a_read_replica_that_is_cut_off_goes_on_and_ages(tmp_path: Path) -
 async def test_one_whose_files_are_lost_gets_the_stream_from_another_one(tmp_path: Path) -> None:
     async with cluster(tmp_path) as servers:
         leader, other = await create(servers)
-        await leader.group.remove_member(other.group.node.id)
-        await leader.group.add_learner(other.group.node.id)
+        await servers.make_learner(leader, other)
         for _ in range(60):  # so that the log has let go of the first ones
             await servers.store("orders.old")
         await other.stop()

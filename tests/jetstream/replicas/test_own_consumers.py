@@ -87,8 +87,7 @@ async def far(directory: Path) -> AsyncIterator[Far]:
         await servers.store("orders.new", b"0")
         leader = await servers.leader()
         other = next(each for each in servers.all if each is not leader)
-        await leader.group.remove_member(other.group.node.id)
-        await leader.group.add_learner(other.group.node.id)
+        await servers.make_learner(leader, other)
         other.replica.change_role(is_read_replica=True)
         yield Far(servers, leader, other)
 
