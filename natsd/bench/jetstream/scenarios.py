@@ -174,23 +174,34 @@ class Bucket(JetStreamScenario):
     def measure(self, server: JetStreamServer, size: int) -> Measurement:
         """Put or get `size` keys of a bucket in which all keys exist."""
         filled(server, bucket_config(), b"$KV.bench.%07d", KEYS_IN_USE, KEYS_IN_USE)
-        frames = [self._frame(number) for number in range(KEYS_IN_USE)]
-        role = CallingClients(
-            server.host,
-            server.port,
-            self.clients,
-            size,
-            b"".join(frames),
-            len(frames[0]),
-            -1 if self.puts else PAYLOAD_BYTES,
-        )
-        return measured(server, role, size)
+        return measured(server, bucket_clients(server, self.clients, size, self.puts), size)
 
-    def _frame(self, number: int) -> bytes:
-        key = b"$KV.bench.%07d" % number
-        if self.puts:
-            return pub(key, payload(PAYLOAD_BYTES), INBOX % 0)
-        return pub(b"$JS.API.DIRECT.GET.%s.%s" % (BUCKET.encode(), key), b"", INBOX % 0)
+
+def bucket_clients(
+    server: BenchServer, clients: int, size: int, puts: bool, other_ports: tuple[int, ...] = ()
+) -> CallingClients:
+    """Return clients that together put or get `size` keys of the benchmark's bucket.
+
+    `other_ports` are those of further servers of a cluster, among which the clients are spread.
+    """
+    frames = [_bucket_frame(number, puts) for number in range(KEYS_IN_USE)]
+    return CallingClients(
+        server.host,
+        server.port,
+        clients,
+        size,
+        b"".join(frames),
+        len(frames[0]),
+        -1 if puts else PAYLOAD_BYTES,
+        other_ports,
+    )
+
+
+def _bucket_frame(number: int, puts: bool) -> bytes:
+    key = b"$KV.bench.%07d" % number
+    if puts:
+        return pub(key, payload(PAYLOAD_BYTES), INBOX % 0)
+    return pub(b"$JS.API.DIRECT.GET.%s.%s" % (BUCKET.encode(), key), b"", INBOX % 0)
 
 
 @dataclass(frozen=True)

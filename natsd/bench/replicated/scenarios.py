@@ -19,7 +19,6 @@ from natsd.bench.jetstream.callers import INBOX, CallingClients
 from natsd.bench.jetstream.consumers import Puller
 from natsd.bench.jetstream.publisher import WindowPublisher, fill
 from natsd.bench.jetstream.scenarios import (
-    BUCKET,
     FIRST_CALLS,
     FIRST_MESSAGES,
     KEYS_IN_USE,
@@ -27,6 +26,7 @@ from natsd.bench.jetstream.scenarios import (
     PAYLOAD_BYTES,
     PULL_BATCH,
     SUBJECTS,
+    bucket_clients,
     bucket_config,
     measured,
     stream_config,
@@ -142,24 +142,8 @@ class ReplicatedBucket(ReplicatedScenario):
     def measure(self, server: ReplicatedServer, size: int) -> Measurement:
         """Put or get `size` keys of a bucket in which all keys exist."""
         filled(server, bucket_config(), b"$KV.bench.%07d", KEYS_IN_USE, KEYS_IN_USE)
-        frames = [self._frame(number) for number in range(KEYS_IN_USE)]
-        role = CallingClients(
-            server.host,
-            server.port,
-            self.clients,
-            size,
-            b"".join(frames),
-            len(frames[0]),
-            -1 if self.puts else PAYLOAD_BYTES,
-            tuple(each.server.port for each in server.members[1:]),
-        )
-        return measured(server, role, size)
-
-    def _frame(self, number: int) -> bytes:
-        key = b"$KV.bench.%07d" % number
-        if self.puts:
-            return pub(key, payload(PAYLOAD_BYTES), INBOX % 0)
-        return pub(b"$JS.API.DIRECT.GET.%s.%s" % (BUCKET.encode(), key), b"", INBOX % 0)
+        others = tuple(each.server.port for each in server.members[1:])
+        return measured(server, bucket_clients(server, self.clients, size, self.puts, others), size)
 
 
 @dataclass(frozen=True)
