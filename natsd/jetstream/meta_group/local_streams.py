@@ -378,12 +378,12 @@ class LocalStreams:
     async def _close(self, have: LocalStream, *, keeps_log: bool = False) -> None:
         """Close a stream whose files stay, and forget the log of its group unless it is kept."""
         account, name = have.account, have.assignment.name
+        if have.replica is not None and not keeps_log:
+            await have.replica.finish()  # if that fails, the log stays, and it is tried again
         self._streams.pop(have.assignment.key, None)
         stream = account.streams.get(name)
         if have.replica is not None and keeps_log:
             await have.replica.close()
-        elif have.replica is not None:
-            await have.replica.finish()
         if stream is not None:
             release(account.tiers.usage_of(stream.config.num_replicas), stream.config)
             stream.ingest.release_usage()

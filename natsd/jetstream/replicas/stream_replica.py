@@ -207,16 +207,19 @@ class StreamReplica(StateMachine):
     async def finish(self) -> None:
         """Close, and have all in the stream's files that was committed: its log is not kept.
 
-        Tries again while there is no space. Raises StoreError and `OSError` for other reasons.
+        Tries again while there is no space. Raises whatever else goes wrong, and what has ended the
+        replica before: then the log is needed still.
         """
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
         await self.close()
         undone: SteppedDown | None = None
-        if self._term:
-            self._term = 0
-            undone = await step_down(self.stream)
-            self._follower = undone.follower
         while True:
             try:
+                if self._term:
+                    self._term = 0
+                    undone = await step_down(self.stream)
+                    self._follower = undone.follower
                 if undone is not None:
                     await undone.apply_again()
                 while self._events and self._is_whole:
@@ -224,8 +227,9 @@ class StreamReplica(StateMachine):
                     self._events.popleft()
                 await self._synced()
                 return
-            except (StoreError, OSError) as error:
+            except Exception as error:
                 if not is_transient(error):
+                    self.failure = error
                     raise
                 _logger.warning("JetStream: stream %s is finished later: %s", self._name, error)
             await asyncio.sleep(RETRY_S)

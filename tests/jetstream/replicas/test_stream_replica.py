@@ -20,6 +20,7 @@ from natsd.jetstream.replicas.manifest import decode_manifest
 from natsd.jetstream.replicas.opening import INCOMPLETE
 from natsd.jetstream.stream.files import StreamAsset
 from natsd.jetstream.stream.stream import Stream
+from natsd.store.errors import StoreReadOnly
 from tests.jetstream.replicas.servers import Server, Servers, cluster
 from tests.jetstream.serving import ask, publish
 from tests.waiting import eventually_within
@@ -158,6 +159,24 @@ async def test_a_replica_without_its_log_has_all_that_was_acknowledged(
         await left.replica.finish()
         assert left.stream.store.durable_sequence == left.stream.readers.log.last_sequence == 20
         late.cancel()
+
+
+async def test_a_replica_that_could_not_be_finished_needs_its_log_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(tmp_path) as servers:
+        leader = await create(servers)
+        await servers.store("orders.1")
+
+        async def fail() -> None:
+            raise StoreReadOnly("the disk is broken")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(leader.replica, "_synced", fail)
+            with pytest.raises(StoreReadOnly, match="broken"):
+                await leader.replica.finish()
+        with pytest.raises(StoreReadOnly, match="broken"):
+            await leader.replica.finish()
 
 
 async def test_entries_that_were_cut_off_do_not_keep_it_from_leading_again(tmp_path: Path) -> None:
