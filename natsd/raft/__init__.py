@@ -1,7 +1,7 @@
 """RAFT: one log of entries that a majority of the servers in a group agrees on.
 
     natsd.raft.entry          what the log consists of: entries, hard state, membership, snapshots
-    natsd.raft.messages       what members send to each other; natsd.raft.message_codec: its bytes
+    natsd.raft.messages       what members send to each other; natsd.raft.frames: its bytes
     natsd.raft.effects        what a node asks its driver to do: persist, send, apply
     natsd.raft.node           one member: messages, ticks and proposals in, effects out
     natsd.raft.repair         why a member with a damaged disk does no harm

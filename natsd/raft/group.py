@@ -64,7 +64,7 @@ class GroupLimits:
     """Applied payload behind the last snapshot after which the next one is taken."""
     snapshot_after_entries: int = 200_000
     snapshot_bytes_max: int = 48 << 20
-    """A follower gets a snapshot in one message (message_codec.py); a larger one is not taken."""
+    """A follower gets a snapshot in one message (message_codec.pyx); a larger one is not taken."""
 
 
 class _Proposal(NamedTuple):

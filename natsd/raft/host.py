@@ -28,9 +28,16 @@ from functools import partial
 from natsd.core.network import Reactor
 from natsd.raft.effects import Effects
 from natsd.raft.entry import NOBODY, NOTHING, HardState, Snapshot, first_snapshot
-from natsd.raft.frames import FrameReader, FrameWriter, MalformedFrameError, read_body, read_frame
+from natsd.raft.frames import (
+    FrameReader,
+    FrameWriter,
+    MalformedFrameError,
+    MalformedMessageError,
+    MessageEncoder,
+    read_body,
+    read_frame,
+)
 from natsd.raft.group import GroupLimits, RaftGroup
-from natsd.raft.message_codec import MalformedMessageError, MessageEncoder, decode
 from natsd.raft.messages import Message
 from natsd.raft.node import Node
 from natsd.raft.options import Options
@@ -286,9 +293,9 @@ class RaftHost:
             self._soon(self._turn)
 
     def _turn(self) -> None:
-        self._is_turn_due = False
-        if self.failure is not None:
+        if not self._is_turn_due or self.failure is not None:  # it came before it was due
             return
+        self._is_turn_due = False
         writes: list[GroupWrite] = []
         waiting: Waiting = []
         while self._touched:
@@ -521,12 +528,9 @@ class RaftHost:
             _logger.warning("a frame of another server is left out: %s", error)
 
     def _take_body(self, body: bytes) -> None:
-        for name, data in read_body(body):
+        for name, message in read_body(body):
             group = self._by_name.get(name)
-            if group is None:
-                continue
-            message = decode(data)
-            if message.receiver == group.node.id:
+            if group is not None and message.receiver == group.node.id:
                 group.node.step(message)
                 self.touch(group)
 

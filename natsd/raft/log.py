@@ -35,6 +35,8 @@ NORMAL = EntryKind.NORMAL
 
 def payload_bytes(entries: Sequence[Entry]) -> int:
     """Return the bytes of data in some entries."""
+    if len(entries) == 1:  # as if there were many, it takes three times as long
+        return len(entries[0][3])
     return sum(map(len, map(data_of, entries)))
 
 

@@ -1,14 +1,15 @@
 """Messages come back from their bytes, and bytes that are no message are refused."""
 
 import contextlib
+import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from natsd.raft.entry import Entry, EntryKind, Health, Membership, Snapshot
+from natsd.raft.frames import KINDS, MalformedMessageError, MessageEncoder, decode
 from natsd.raft.membership import encode_membership
-from natsd.raft.message_codec import HEAD, KINDS, MalformedMessageError, MessageEncoder, decode
 from natsd.raft.messages import (
     Append,
     AppendReply,
@@ -26,7 +27,10 @@ from natsd.raft.messages import (
     TimeoutNow,
     Vote,
     VoteReply,
+    Written,
 )
+
+HEAD = struct.Struct("<BBQQQ")
 
 numbers = st.integers(0, 2**64 - 1)
 indexes = st.integers(0, 2**62)
@@ -71,6 +75,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(ReadReply, *three, numbers, indexes),
     st.builds(RepairRequest, *three, numbers, indexes),
     st.builds(RepairTarget, *three, numbers, indexes),
+    st.builds(Written, *three, indexes),
 )
 
 
@@ -103,7 +108,7 @@ def test_garbage_is_refused_or_is_a_message(number: int, garbage: bytes) -> None
         decode(HEAD.pack(1, number, 1, 2, 3) + garbage)
 
 
-@pytest.mark.parametrize(("version", "number"), [(0, 1), (2, 1), (1, 0), (1, 16)])
+@pytest.mark.parametrize(("version", "number"), [(0, 1), (2, 1), (1, 0), (1, 17)])
 def test_unknown_version_and_kind_are_refused(version: int, number: int) -> None:
     with pytest.raises(MalformedMessageError):
         decode(HEAD.pack(version, number, 1, 2, 3) + bytes(16))

@@ -10,7 +10,7 @@ import time
 
 from natsd.raft.effects import Effects
 from natsd.raft.entry import NOBODY, HardState, Snapshot, first_snapshot
-from natsd.raft.message_codec import MessageEncoder, decode
+from natsd.raft.frames import MessageEncoder, decode
 from natsd.raft.messages import Message
 from natsd.raft.node import Node
 from natsd.raft.options import Options

@@ -101,7 +101,15 @@ class _Reached(NamedTuple):
     """All that was rolled back is applied again."""
 
 
-_Event: TypeAlias = _Opened | _Reached | Entry | _Built | _Lack
+class _Commands(NamedTuple):
+    """Commands of an entry that are to be applied."""
+
+    entry: bytes
+    number: int
+    at: int = FIRST
+
+
+_Event: TypeAlias = _Opened | _Reached | _Commands | _Built | _Lack
 
 
 class StreamReplica(StateMachine):
@@ -261,17 +269,49 @@ class StreamReplica(StateMachine):
 
         A leader that was paused may get both at once, before it steps down.
         """
-        confirmed = self._confirmed
+        confirmed, at_once = self._confirmed, SLICE
         for entry in entries:
-            self._committed += count(entry.data)
+            number = count(entry.data)
+            self._committed += number
             if entry.term == self._term:
                 self._confirmed = self._committed
             elif self.failure is None:
-                self._events.append(entry)
-                self._is_woken.set()
+                at_once -= number
+                commands = _Commands(entry.data, number)
+                is_now = at_once >= 0 and self._is_idle
+                left = self._apply_at_once(commands) if is_now else commands
+                if left is not None:
+                    self._events.append(left)
+                    self._is_woken.set()
+        if not self._events:
+            self._tell_waiting()
         if self._confirmed > confirmed:
             self.stream.commit(self._confirmed)
         return [None] * len(entries)
+
+    def _apply_at_once(self, commands: _Commands) -> _Commands | None:
+        """Apply publishes without the task; return what is left to it."""
+        entry, number, at = commands
+        try:
+            applied, at = self._follower.apply_publishes(entry, at, number)
+            self.stream.readers.applied()
+        except Exception:
+            return commands  # the task meets the same, and does what is due then
+        return _Commands(entry, number - applied, at) if applied < number else None
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether the stream follows, and the task waits for what comes next."""
+        return not (
+            self._events
+            or self._is_woken.is_set()
+            or self._term
+            or self._is_changing
+            or self._is_deposed
+            or self._is_rolled_back
+            or not self._is_whole
+            or self.stream.store.is_over_limit
+        )
 
     def leads(self, *, is_leader: bool) -> None:
         """Lead, or step down, when all that was committed before is applied."""
@@ -518,7 +558,7 @@ class StreamReplica(StateMachine):
         log = group.node.log
         self._events.clear()
         self._events += [
-            entry
+            _Commands(entry.data, count(entry.data))
             for entry in log.live_up_to(group.applied)
             if entry.data and entry.kind is EntryKind.NORMAL
         ]
@@ -568,13 +608,13 @@ class StreamReplica(StateMachine):
                 self._may_lead(self._group)
                 self._answer_soon()
             return
-        end, at, breaks = follower.applied + count(event.data), FIRST, Breaks()
+        end, at, breaks = follower.applied + event.number, event.at, Breaks()
         while follower.applied < end and not self._is_rolled_back:
             before = follower.applied
             most = min(end - before, SLICE)
-            _, at = follower.apply_publishes(event.data, at, most)
+            _, at = follower.apply_publishes(event.entry, at, most)
             if follower.applied == before:
-                command, at = command_at(event.data, at)
+                command, at = command_at(event.entry, at)
                 await follower.apply(follower.applied + 1, command)
             self.stream.readers.applied()
             if self._group is not None:
