@@ -18,6 +18,7 @@ from natsd.jetstream.consumer import lifecycle
 from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
 from natsd.jetstream.stream import leading
+from natsd.jetstream.stream.follower import Follower
 from natsd.store.disk.disk import rename_removed
 from natsd.store.errors import StoreFull, StoreReadOnly
 from natsd.store.file_store import FileStore
@@ -80,6 +81,31 @@ async def test_a_follower_without_space_applies_again(tmp_path: Path) -> None:
         await eventually_within(lambda: not other.group.node.is_observer)
         await servers.restart(other)
         await servers.agree()
+
+
+async def test_a_publish_for_which_there_is_no_space_is_applied_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is met where the group hands it out, which goes on: the replica's task applies it."""
+    async with cluster(tmp_path) as servers:
+        _, other = await create(servers)
+        apply_publishes = Follower.apply_publishes
+        tries: list[int] = []
+
+        def once_full(follower: Follower, commands: bytes, at: int, count: int) -> tuple[int, int]:
+            if follower.stream is other.stream:
+                tries.append(count)
+                if len(tries) <= 2:
+                    raise StoreFull
+            return apply_publishes(follower, commands, at, count)
+
+        monkeypatch.setattr(Follower, "apply_publishes", once_full)
+        for number in range(3):
+            await servers.store("orders.1", b"more %d" % number)
+        await servers.agree()
+        assert len(tries) > 2
+        assert other.replica.failure is None
+        assert not other.group.is_closed
 
 
 async def test_a_leader_without_space_steps_down(tmp_path: Path) -> None:
