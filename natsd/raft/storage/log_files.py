@@ -66,8 +66,12 @@ class LogFiles:
         old: Sequence[Segment],
         last_segment: int,
         last_batch: int,
+        last_touched: list[Touch],
     ) -> None:
-        """Begin a new segment behind the old ones, which get no more batches."""
+        """Begin a new segment behind the old ones, which get no more batches.
+
+        `last_touched` is what the last batch of the old ones wrote.
+        """
         self._disk = disk
         self._directory = directory
         self._prefix = prefix
@@ -82,7 +86,7 @@ class LogFiles:
         self._fresh: _Current | None = None  # created, and without a batch yet
         self._staged: _Staged | None = None
         self._has_failed = False  # the batch before was not written, or only a part of it
-        self._touched: list[Touch] = []  # by the batch before
+        self._touched = last_touched  # by the batch before
 
     @property
     def size_bytes(self) -> int:

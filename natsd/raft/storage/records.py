@@ -154,6 +154,20 @@ def touched_record(number: int, touched: Iterable[Touch]) -> Record:
     return TOUCHED, b"", number, data
 
 
+def touched_by(records: Iterable[Record]) -> list[Touch]:
+    """Return what a batch of these records wrote."""
+    found: list[Touch] = []
+    for record in records:
+        if record[0] in ENTRY_KINDS:
+            group, (index, *_) = read_entry(record)
+            is_moved, last = record[0] > MEMBERSHIP, found[-1] if found else None
+            if last is not None and last == (group, is_moved, last.first, index - 1):
+                found[-1] = last._replace(last=index)
+            else:
+                found.append(Touch(group, is_moved, index, index))
+    return found
+
+
 def read_touched(data: bytes) -> list[Touch]:
     """Return what the batch before wrote."""
     found, at = [], 0
