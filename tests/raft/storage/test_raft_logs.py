@@ -203,6 +203,29 @@ def test_damage_of_the_last_batch_before_a_start_is_noticed_later() -> None:
     assert found.hard_state.health is Health.LOG_LOST
 
 
+@pytest.mark.parametrize("name", ["log.1", "state.1"])
+def test_a_file_that_was_cut_off_is_damaged(name: str) -> None:
+    """Space is reserved in front of the writes, so that a torn batch leaves a longer file."""
+    disk = FaultyDisk(1)
+    logs = open_logs(disk, segment_bytes=1 << 20)
+    for index in range(1, 60):
+        write(logs, GroupWrite("g", HardState(index, 1), entries=[entry(index)]))
+    logs.close()
+    end = last_sector(disk, ROOT / name) + SECTOR_BYTES
+    assert end < disk.open(ROOT / name).size()
+    disk = disk.kill()
+    reserved_last = 16 << 10  # the batch there may be torn, and the one behind it tells the space
+    for cut in range(reserved_last + 2 * SECTOR_BYTES, end, 100):
+        if cut % SECTOR_BYTES:
+            after = disk.kill()
+            after.open(ROOT / name).truncate(cut)
+            logs = open_logs(after)
+            assert any("cut off" in damage.what for damage in logs.damage), cut
+            found = logs.take_recovered()["g"]
+            lost = Health.LOG_LOST if name == "log.1" else Health.SOUND
+            assert (found.hard_state.term, found.hard_state.health) == (59, lost)
+
+
 def test_damage_of_entries_that_replace_others_of_the_same_batch_is_noticed() -> None:
     """A follower hears the old leader and the new one while a batch is being synced."""
     disk = FaultyDisk(1)
