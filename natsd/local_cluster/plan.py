@@ -8,6 +8,7 @@ Clients, routes and monitoring have ports of their own, one after the other from
 """
 
 import contextlib
+import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ ROUTES_OFFSET: Final = 2000
 MONITORING_OFFSET: Final = 4000
 PORT_MAX: Final = 65535
 FREE: Final = -1
-"""Base port that lets the system choose every port."""
+"""Base port that has every port chosen among those that are free."""
+LASTING: Final = range(10_000, 32_768)
+"""Ports that systems seldom give to connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Plan:
     name: str = NAME
     host: str = LOOPBACK
     port: int = PORT
-    """Port of the first server's clients; FREE: the system chooses all ports."""
+    """Port of the first server's clients; FREE: all ports are chosen among those that are free."""
     include: Path | None = None
     """A configuration file that every server includes."""
 
@@ -75,12 +78,22 @@ class Plan:
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Return different ports that nothing listened on a moment ago."""
+    """Return different ports that nothing listened on a moment ago.
+
+    They stay free while servers restart: connections get other ports, as systems are mostly set.
+    """
+    first = int.from_bytes(os.urandom(4))
+    found: list[int] = []
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(_socket(host)) for _ in range(count)]
-        for each in sockets:
-            each.bind((host, 0))
-        return [each.getsockname()[1] for each in sockets]
+        for offset in range(len(LASTING)):
+            if len(found) == count:
+                return found
+            trial = stack.enter_context(_socket(host))
+            port = LASTING[(first + offset) % len(LASTING)]
+            with contextlib.suppress(OSError):
+                trial.bind((host, port))
+                found.append(port)
+    raise LocalClusterError(f"{count} ports are not free")
 
 
 def taken_ports(host: str, ports: Sequence[int]) -> list[int]:

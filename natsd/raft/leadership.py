@@ -185,6 +185,7 @@ class Leadership:
             progress.held = 0  # an acknowledgement from before the damage may have come late
         if not progress.is_stale_refusal(reply.index):
             agreeing = self._me.log.last_with_term_up_to(reply.hint_index, reply.hint_term)
+            progress.held = min(progress.held, agreeing)  # otherwise it has lost some, unnoticed
             progress.probe(min(reply.index, agreeing + 1))
 
     def on_heartbeat_reply(self, reply: HeartbeatReply) -> None:

@@ -284,7 +284,8 @@ class FileStore(LogStore):
         await self._commits.pause()  # a commit that was taken before is written
         try:
             self._commits.failed(error)
-            self._commits.resumed()
+            if self._commits.error is None:  # otherwise the committer resumes, once there is space
+                self._commits.resumed()
         finally:
             self._commits.resume()
 

@@ -8,6 +8,7 @@ order         a publish began after another one was acknowledged, and is stored 
 replicas      two replicas differ
 undelivered   a stored message was not delivered
 keys          compare-and-set: a write replaced another revision than the one it expected
+dirty         a value of a key was read that is not stored
 linearizable  no order of the operations on a key explains what clients saw
 aged          a read replica lacked what was acknowledged longer ago than its answer said
 """
@@ -136,6 +137,9 @@ def check_keys(journal: Journal, stored: Sequence[Stored]) -> Iterator[str]:
     for write in journal.key_writes:
         if write.revision and revisions.get(write.revision) != write.value:
             yield f"lost: {write.key} was {write.value} at revision {write.revision}"
+    for key, reads in sorted(journal.key_reads.items()):
+        for dirty in sorted({read.value for read in reads} - set(revisions.values())):
+            yield f"dirty: {key} was read as {dirty}, which is not stored"
     for key in sorted(last):
         yield from _linearizable(key, key_operations(journal.key_writes, key))
 

@@ -1,17 +1,19 @@
 """The content of a stream, as each of its replicas has it.
 
-A consumer with one replica is served by one server, which reads its own copy. Such consumers are
-created until each replica has served one.
+A consumer with one replica is served by one server, which reads its own copy: natsd's leader, or
+any of nats-server's. Each replica is made the leader, and such consumers are created until each has
+served one.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import nats.errors
 
-from tests.cluster_proof.clients import Json, RoamingClient
+from tests.cluster_proof.clients import FAILURES, Json, Refused, RoamingClient
 from tests.cluster_proof.servers import Servers
 from tests.jetstream.behaviour.puller import Puller, sequence_of, status_of
 
@@ -82,8 +84,10 @@ async def read_replicas(
     info = await until_settled(servers, client, stream, replicas)
     last, found = info["state"]["last_seq"], dict[str, list[Stored]]()
     for number in range(TRIALS):
-        if len(found) == replicas:
+        wanted = [name for name in peers_of(info) if name not in found]
+        if not wanted:
             break
+        await _until_led_by(client, stream, wanted[0])
         name = f"CHECK{number}"
         config = {
             "name": name,
@@ -100,6 +104,19 @@ async def read_replicas(
             found[server] = await _read(client, stream, name, last)
         await client.api_soon(f"CONSUMER.DELETE.{stream}.{name}")
     return found
+
+
+async def _until_led_by(client: RoamingClient, stream: str, name: str) -> None:
+    """Have a server lead a stream."""
+    async with asyncio.timeout(SETTLED_S):
+        while True:
+            info = await client.api_soon(f"STREAM.INFO.{stream}")
+            if peers_of(info)[:1] == [name]:
+                return
+            subject = f"STREAM.LEADER.STEPDOWN.{stream}"
+            with contextlib.suppress(*FAILURES, Refused):
+                await client.api(subject, placement={"preferred": name})
+            await asyncio.sleep(POLL_S)
 
 
 async def _read(client: RoamingClient, stream: str, consumer: str, last: int) -> list[Stored]:

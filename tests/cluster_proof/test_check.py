@@ -136,6 +136,12 @@ def test_a_read_of_an_old_value() -> None:
     assert kinds(check_key_reads(journal)) == ["linearizable"]
 
 
+def test_a_read_of_a_value_that_never_was_committed() -> None:
+    journal = Journal(key_writes=[key(7, 1, 0, 0), KeyWrite("red", 8, 1, 7, 20)])
+    journal.key_reads = {"red": [Operation(26, 28, "read", 0, 8, 0)]}
+    assert kinds(check_keys(journal, bucket(7))) == ["dirty"]
+
+
 def test_an_answer_has_what_was_acknowledged_before_the_age_that_it_says() -> None:
     journal, _ = published("a-1", "b-1", "a-2")  # acknowledged at 15, 25 and 35
     fitting = [

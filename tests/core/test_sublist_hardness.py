@@ -23,9 +23,10 @@ class Marked(Subscription):
 
 
 def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    """Return the processor's time, to which other processes do not count."""
+    start = time.thread_time()
     work()
-    return time.perf_counter() - start
+    return time.thread_time() - start
 
 
 def test_references_are_those_that_are_documented() -> None:

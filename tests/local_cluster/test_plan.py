@@ -1,11 +1,12 @@
 """The ports of a new cluster."""
 
+import contextlib
 import socket
 
 import pytest
 
 from natsd.local_cluster.errors import LocalClusterError
-from natsd.local_cluster.plan import FREE, LOOPBACK, Plan, Ports, taken_ports
+from natsd.local_cluster.plan import FREE, LASTING, LOOPBACK, Plan, Ports, free_ports, taken_ports
 
 
 def test_ports_follow_each_other() -> None:
@@ -16,6 +17,14 @@ def test_ports_follow_each_other() -> None:
 def test_free_ports_are_different() -> None:
     found = [port for ports in Plan(port=FREE).ports(0, 5) for port in ports.all]
     assert len(set(found)) == 15
+
+
+def test_free_ports_are_no_ports_of_connections() -> None:
+    """A server that is started again finds its port."""
+    with contextlib.ExitStack() as stack:
+        for port in free_ports(LOOPBACK, 10):
+            stack.enter_context(socket.create_server((LOOPBACK, port)))
+            assert port in LASTING
 
 
 def test_a_port_is_taken_while_somebody_listens() -> None:

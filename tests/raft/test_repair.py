@@ -101,3 +101,17 @@ def test_a_leader_repairs_a_member_while_the_other_is_away() -> None:
         group.tick_all()
         group.deliver(between(1, 3))
     assert group.nodes[3].hard_state.health is Health.SOUND
+
+
+def test_a_member_that_does_not_know_that_its_log_is_shorter_gets_the_entries_again() -> None:
+    """Its storage cannot tell each loss from a torn write; the leader knows better."""
+    group = Group(3)
+    group.elect(1)
+    group.propose(1, b"a", b"b", b"c")
+    group.deliver()
+    kept = group.nodes[3]
+    entries = kept.log.slice(2, 1 << 30)[0][:-2]
+    group.start(3, kept.hard_state, kept.log.snapshot, entries)
+    group.propose(1, b"d")
+    group.tick_all(10)
+    assert group.data(3) == [b"a", b"b", b"c", b"d"]

@@ -39,17 +39,23 @@ def is_linearizable(history: list[Operation], initial: int) -> bool:
 
 
 def without_unseen(history: list[Operation], initial: int) -> list[Operation]:
-    """Leave out unfinished operations whose value nobody saw, as if they had not happened."""
-    seen = {initial}
-    for operation in history:
-        if operation.returned_at != FOREVER:
-            seen.add(operation.seen if operation.kind == "cas" else operation.value)
-    return [
-        operation
-        for operation in history
-        if operation.returned_at != FOREVER
-        or (operation.kind != "read" and operation.value in seen)
-    ]
+    """Leave out unfinished operations whose value nobody saw, as if they had not happened.
+
+    What an unfinished compare-and-set expected was seen, if its own value was.
+    """
+    finished = [each for each in history if each.returned_at != FOREVER]
+    unfinished = {
+        each.value: each for each in history if each.returned_at == FOREVER and each.kind != "read"
+    }
+    found = [initial, *(each.seen if each.kind == "cas" else each.value for each in finished)]
+    kept = list[Operation]()
+    while found:
+        operation = unfinished.pop(found.pop(), None)
+        if operation is not None:
+            kept.append(operation)
+            if operation.kind == "cas":
+                found.append(operation.expected)
+    return finished + kept
 
 
 def apply(operation: Operation, value: int) -> int | None:

@@ -22,7 +22,7 @@ from tests.sim.linearizability import Undecided, is_linearizable
 from tests.sim.world import World
 
 CALM_ELECTIONS_MAX = 60
-"""Election timeouts until the group must work again."""
+"""Election timeouts until the group must work again, beside the time to copy a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,21 @@ class Simulation:
     def recover(self) -> None:
         """Let the group find a leader, and all members apply a new command."""
         step = self.world.knobs.options.election_ticks * TICK
-        for _ in range(CALM_ELECTIONS_MAX):
+        elections = CALM_ELECTIONS_MAX + self.copying_time // step
+        for _ in range(elections):
             self.world.run_until(self.world.now + step)
             if self.works():
                 return
         if self.faults.was_damaged and self.world.knobs.unlimited_damage:
             self.stopped = True
             return
-        raise Violation("liveness", f"nothing is agreed on after {CALM_ELECTIONS_MAX} elections")
+        raise Violation("liveness", f"nothing is agreed on after {elections} elections")
+
+    @property
+    def copying_time(self) -> int:
+        """How long a member may take that lacks the whole log, one entry after the other."""
+        knobs = self.world.knobs
+        return self.invariants.last_committed * (2 * knobs.delay_max + knobs.disk_delay_max)
 
     def works(self) -> bool:
         """Tell whether one leader's newest entries are applied everywhere; propose one if so."""

@@ -68,6 +68,11 @@ GOOD = {
     "a lost write did not happen": [write(1, FOREVER, 5), read(3, 4, 0)],
     "a lost write happened late": [write(1, FOREVER, 5), read(3, 4, 0), read(5, 6, 5)],
     "compare-and-set": [write(1, 2, 5), cas(3, 4, 5, 6, 5), read(5, 6, 6)],
+    "lost compare-and-sets happened, one after the other": [
+        cas(1, FOREVER, 0, 5, 0),
+        cas(3, FOREVER, 5, 6, 5),
+        cas(5, 6, 6, 7, 6),
+    ],
     "a refused compare-and-set": [write(1, 2, 5), cas(3, 4, 7, 6, 5), read(5, 6, 5)],
 }
 BAD = {

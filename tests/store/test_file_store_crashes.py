@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from natsd.store.errors import StoreError, StoreFull, StoreReadOnly
-from natsd.store.file_store import FileStore
+from natsd.store.file_store import FileOptions, FileStore
 from natsd.store.recovery.index_db import INDEX_NAME
 from natsd.store.store import Limits
 from tests.store.crash import TORTURE
@@ -26,6 +26,7 @@ from tests.store.machine import OPTIONS, Machine
 from tests.store.plain_store import Plain, PlainStore
 from tests.store.test_file_store_model import DIRECTORY, end_other_tasks, everything
 from tests.store.test_store_model import plain
+from tests.waiting import Eventually
 
 pytestmark = pytest.mark.torture
 
@@ -362,6 +363,32 @@ async def test_out_of_space_takes_back_and_goes_on(tmp_path: Path) -> None:
         await asyncio.sleep(0)
     assert store.state() == before
     assert store.append("a", None, b"welcome", 4000) == before.last_sequence + 1
+    await store.synced()
+    await store.close()
+
+
+async def test_without_space_undoing_leaves_the_new_block_to_the_search_for_space(
+    eventually: Eventually,
+) -> None:
+    """A leader steps down because its disk is full: what it undoes was taken back already."""
+    machine = Machine(FaultyDisk(), Limits(), FileOptions(block_bytes_max=700))
+    store = await machine.open()
+    machine.disk.fail("pwrite", errno.ENOSPC, path="000002.blk", times=-1)
+    with pytest.raises(StoreFull):  # noqa: PT012 - a later append fails
+        for number in range(1, 20):
+            store.append("a", None, bytes(100), number)
+            await store.synced()
+    before = store.state()
+    await store.undo(StoreError())
+    with pytest.raises(StoreFull):
+        store.append("a", None, b"refused at once", 20)
+    for _ in range(20):  # in which the file of the new block could be closed
+        await asyncio.sleep(0)
+    machine.disk.heal()
+    store._volume.committer._look_for_space(store._commits)
+    await eventually(lambda: store.write_error is None, 1.0)
+    assert store.state() == before
+    store.append("a", None, b"welcome", 21)
     await store.synced()
     await store.close()
 

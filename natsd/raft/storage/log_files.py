@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from natsd.raft.storage.records import Record, Touch, last_records, touched_record
+from natsd.raft.storage.records import ROOM, Record, Touch, last_records, touched_record
 from natsd.store.disk.disk import CommitJob, Disk, DiskFile
 from natsd.store.wal.entries import encode_entries, grown_allocation
 from natsd.store.wal.format import HEADER_BYTES, encode_batch, encode_header
@@ -41,6 +41,7 @@ class _Current:
     file: DiskFile
     seed: int
     is_begun: bool = False  # its header is on disk
+    room: int = 0  # size of the file as the batches tell it
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class _Staged:
     current: _Current
     end: int
     touched: list[Touch]
+    room: int
 
 
 class LogFiles:
@@ -66,8 +68,12 @@ class LogFiles:
         old: Sequence[Segment],
         last_segment: int,
         last_batch: int,
+        last_touched: list[Touch],
     ) -> None:
-        """Begin a new segment behind the old ones, which get no more batches."""
+        """Begin a new segment behind the old ones, which get no more batches.
+
+        `last_touched` is what the last batch of the old ones wrote.
+        """
         self._disk = disk
         self._directory = directory
         self._prefix = prefix
@@ -82,7 +88,7 @@ class LogFiles:
         self._fresh: _Current | None = None  # created, and without a batch yet
         self._staged: _Staged | None = None
         self._has_failed = False  # the batch before was not written, or only a part of it
-        self._touched: list[Touch] = []  # by the batch before
+        self._touched = last_touched  # by the batch before
 
     @property
     def size_bytes(self) -> int:
@@ -107,11 +113,14 @@ class LogFiles:
         current = self._open_segment() if self.begins_segment else self._current
         assert current is not None
         number, start = self._next_batch, current.segment.end
+        room = current.file.size() if current.is_begun else 0
+        if room > current.room:
+            records.insert(0, (ROOM, b"", room, b""))
         records.insert(0, touched_record(number - 1, self._touched))
         encoded = encode_entries(current.seed, records)
         count, last = last_records(number, current.seed, encoded)
         batch = encode_batch(current.seed, number, len(records) + count, encoded + last)
-        self._staged = _Staged(current, start + len(batch), touched)
+        self._staged = _Staged(current, start + len(batch), touched, room)
         self._make_room(job, current, start, start + len(batch))
         job.write(current.file, batch, start)
         return current.file
@@ -153,6 +162,7 @@ class LogFiles:
             self._next_segment += 1
             self._full_at = max(self._bytes_max, HEADS_PER_SEGMENT * staged.end)
         staged.current.segment.end = staged.end
+        staged.current.room = staged.room
         self._touched = staged.touched
         self._next_batch += 1
 

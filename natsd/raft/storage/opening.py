@@ -132,6 +132,7 @@ def _files(
         [Segment(path, number, end) for path, number, end in found.segments],
         found.last_segment,
         found.last_batch,
+        found.last_touched,
     )
 
 

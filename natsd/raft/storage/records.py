@@ -10,9 +10,13 @@
     TOUCHED         -                number of the     what the batch before this one wrote: for
                                      batch before      each group flags u8, name length u8,
                                                        first index u64, last index u64, name
+    ROOM            -                size of the file  -
     FILL            -                -                 so much that END is in one sector
     END             -                the batch's       u32: number of sectors of the batch that are
                                      number            all zeros although they are written
+
+ROOM, in some batches, says how long the file was, with the space reserved in it, when the batch
+before had been synced: a file that is shorter now was cut off.
 
 TOUCHED begins every batch: if the batch before is damaged, it says who lost what. END ends every
 batch: its last sector is never all zeros, and END tells how many of the others are.
@@ -48,6 +52,7 @@ FILES: Final = 21
 TOUCHED: Final = 22
 END: Final = 23
 FILL: Final = 24
+ROOM: Final = 25
 ENTRY_KINDS: Final = range(NORMAL, NORMAL + 4)
 
 TERM: Final = struct.Struct("<Q")
@@ -152,6 +157,20 @@ def touched_record(number: int, touched: Iterable[Touch]) -> Record:
         for each in touched
     )
     return TOUCHED, b"", number, data
+
+
+def touched_by(records: Iterable[Record]) -> list[Touch]:
+    """Return what a batch of these records wrote."""
+    found: list[Touch] = []
+    for record in records:
+        if record[0] in ENTRY_KINDS:
+            group, (index, *_) = read_entry(record)
+            is_moved, last = record[0] > MEMBERSHIP, found[-1] if found else None
+            if last is not None and last == (group, is_moved, last.first, index - 1):
+                found[-1] = last._replace(last=index)
+            else:
+                found.append(Touch(group, is_moved, index, index))
+    return found
 
 
 def read_touched(data: bytes) -> list[Touch]:

@@ -15,6 +15,7 @@ Promise
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from natsd.raft.storage.records import (
     FILES,
     LOG_MAGIC,
     MEMBERSHIP,
+    NORMAL,
     STATE,
     STATE_MAGIC,
     TOUCHED,
@@ -36,6 +38,7 @@ from natsd.raft.storage.records import (
     read_files,
     read_state,
     read_touched,
+    touched_by,
 )
 from natsd.raft.storage.segment_reader import ReadBatch, ReadSegment, read_segment, segment_number
 from natsd.raft.storage.snapshot_files import read_snapshot, snapshot_path
@@ -93,6 +96,10 @@ class FoundGroup:
     entries: dict[int, tuple[Entry, int]] = field(default_factory=dict)
     last: int = 0  # highest index in `entries` that was not cut off
     lost: list[LostRange] = field(default_factory=list)
+    is_behind_loss: bool = False
+    """Some of the entries were read in a damaged batch, or behind a lost one."""
+    has_lost_entries: bool = False
+    """Entries were dropped that perhaps count."""
 
     def append(self, entry: Entry, segment: int) -> None:
         """Take an entry, which replaces those from there on."""
@@ -112,18 +119,32 @@ class FoundGroup:
     def take_state(self, state: GroupState) -> None:
         """Take a state that the entries' sequence holds."""
         if state.replaced > self.state.replaced or state.is_removed:
-            self.entries.clear()
-            self.lost.clear()
-            self.last = 0
+            self.replace_log(is_found=state.is_removed or state.replaced == state.version)
         if state.version > self.state.version:
             self.state = state
 
-    def missing(self, touch: Touch, verified: set[int]) -> int:
-        """Return the first entry of a lost batch that is not there; 0: all are there."""
+    def replace_log(self, *, is_found: bool) -> None:
+        """Drop all entries, which a snapshot replaced.
+
+        `is_found` is False if the state with which it did so is not found in this sequence. If it
+        is lost, entries behind it are not told from those that it replaced, and are dropped, too.
+        """
+        self.has_lost_entries = not is_found and (self.is_behind_loss or bool(self.lost))
+        self.is_behind_loss = False
+        self.entries.clear()
+        self.lost.clear()
+        self.last = 0
+
+    def missing(self, touch: Touch, verified: Counter[int]) -> int:
+        """Return the first entry of a lost batch that is not there; 0: all are there.
+
+        Each write takes its entries out of `verified`: a batch may hold several of one index.
+        """
         for index in range(touch.first, touch.last + 1):
-            is_there = index in self.entries if touch.is_moved else index in verified
+            is_there = index in self.entries if touch.is_moved else verified[index] > 0
             if not is_there:
                 return index
+            verified[index] -= not touch.is_moved
         return 0
 
 
@@ -141,11 +162,15 @@ class Replay:
     """A lost batch is not described by the one behind it: it may have held anything."""
     is_whole: bool = True
     last_batch: int = 0
+    last_touched: list[Touch] = field(default_factory=list)
+    """What the last batch wrote."""
     segments: list[tuple[Path, int, int]] = field(default_factory=list)  # path, number, end
     unbegun: list[Path] = field(default_factory=list)  # files of segments without a header
     last_segment: int = 0
     _lost_place: tuple[Path, int] | None = None  # the batch before is lost
-    _verified: dict[bytes, set[int]] = field(default_factory=dict)  # entries of a damaged batch
+    _verified: dict[bytes, Counter[int]] = field(default_factory=dict)  # entries of a damaged batch
+    _last_records: list[Record] = field(default_factory=list)
+    _end_damage: list[tuple[Path, int, str]] = field(default_factory=list)  # no batch is behind it
 
     def begin_again(self) -> Replay:
         """Return a replay that begins with a segment whose head says all; keep the names of files.
@@ -170,7 +195,7 @@ class Replay:
         self.is_whole = False
         self.has_lost_unknown = True
 
-    def segment(self, read: ReadSegment, is_newest: bool, end: int) -> None:
+    def segment(self, read: ReadSegment, end: int) -> None:
         """Replay a segment; `end` is where it ends as the next one says, 0: that is unknown."""
         for offset, what in read.damage:
             self.report(read.path, offset, what)
@@ -180,9 +205,8 @@ class Replay:
             if not end or batch.offset < end:
                 self._batch(read, batch)
         self.segments.append((read.path, read.number, end or read.end))
-        if is_newest and read.end_damage:
-            self._forget_lost()
-            self.lose(read.path, read.end, read.end_damage)
+        if read.end_damage and not end:
+            self._end_damage.append((read.path, read.end, read.end_damage))
 
     def _batch(self, read: ReadSegment, batch: ReadBatch) -> None:
         expected = self.last_batch + 1 if self.last_batch else batch.number
@@ -195,17 +219,19 @@ class Replay:
             self.has_lost_unknown |= batch.number - expected > 1
             self._lost_place, self._verified = (read.path, batch.offset), {}
         self.last_batch = batch.number
+        self._last_records = batch.records
+        self._end_damage.clear()  # the numbers of the batches tell what is lost there
+        self.is_whole &= batch.is_whole
         self._records(read, batch.records)
         self._forget_lost()
         if not batch.is_whole:
             self.report(read.path, batch.offset, "a batch does not verify")
-            self.is_whole = False
             self._lost_place = read.path, batch.offset
             self._verified = {}
             for kind, name, index, data in batch.records:
-                if kind in ENTRY_KINDS:
+                if kind in (NORMAL, MEMBERSHIP):
                     group, _ = read_entry((kind, name, index, data))
-                    self._verified.setdefault(group, set()).add(index)
+                    self._verified.setdefault(group, Counter())[index] += 1
 
     def _forget_lost(self) -> None:
         """Note that nothing describes the lost batch before, if there was one."""
@@ -216,6 +242,10 @@ class Replay:
     def finish(self) -> None:
         """Note the end of the sequence."""
         self._forget_lost()
+        for path, end, what in self._end_damage:
+            self.lose(path, end, what)
+        self.last_touched = touched_by(self._last_records)
+        self._last_records = []
 
     def _records(self, read: ReadSegment, records: Iterable[Record]) -> None:
         for record in records:
@@ -235,6 +265,7 @@ class Replay:
     def _entry(self, record: Record, segment: int) -> None:
         group, entry = read_entry(record)
         found = self.groups.setdefault(group, FoundGroup())
+        found.is_behind_loss |= not self.is_whole
         if record[0] <= MEMBERSHIP:
             found.append(entry, segment)
         else:
@@ -247,7 +278,7 @@ class Replay:
         path, offset = self._lost_place
         for touch in touched:
             found = self.groups.setdefault(touch.group, FoundGroup())
-            missing = found.missing(touch, self._verified.get(touch.group, set()))
+            missing = found.missing(touch, self._verified.get(touch.group, Counter()))
             if missing:
                 if not touch.is_moved:
                     found.cut(missing)
@@ -267,12 +298,12 @@ def read_sequence(disk: Disk, directory: Path, prefix: str, magic: bytes, oldest
             replay.unbegun.append(path)
             continue
         if pending is not None:
-            replay.segment(pending, False, _end_before(read))
+            replay.segment(pending, _end_before(read))
         if prefix == STATE_PREFIX and read.batches and read.batches[0].is_whole:
             replay = replay.begin_again()
         pending = read
     if pending is not None:
-        replay.segment(pending, True, 0)
+        replay.segment(pending, 0)
     replay.finish()
     replay.last_segment = numbers[-1] if numbers else 0
     return replay
@@ -366,9 +397,12 @@ def _recover_group(
 ) -> None:
     log = found.log
     group, label = log.groups.get(name, FoundGroup()), name.decode("utf-8", "surrogateescape")
-    if state.replaced > group.state.replaced:
-        group.entries.clear()  # the snapshot's state did not reach this sequence, or is lost in it
     damage: list[Damage] = []
+    if state.replaced > group.state.replaced:
+        group.replace_log(is_found=False)  # it did not reach this sequence, or is lost in it
+    if group.has_lost_entries:
+        at, what = log.damage[-1], "the state that begins the log is lost"
+        damage.append(Damage(at.path, at.offset, what, label, state.snapshot_index + 1))
     snapshots = directory / SNAPSHOTS
     index, term = state.snapshot_index, state.snapshot_term
     snapshot, what = read_snapshot(disk, snapshots, name, index, term)

@@ -17,6 +17,7 @@ from pathlib import Path
 from natsd.raft.storage.errors import LogsUnreadableError
 from natsd.raft.storage.records import (
     END,
+    ROOM,
     VERSION,
     ZERO_SECTOR,
     Record,
@@ -104,6 +105,8 @@ def read_segment(disk: Disk, path: Path, number: int, magic: bytes) -> ReadSegme
         end_damage = _damage_of_last(data, seed, found.batches[-1], contents.holes)
     else:
         end_damage = _damage_behind(data, found.end, seed, contents.holes)
+    if not end_damage and _is_cut_off(data, batches):
+        end_damage = "the file is cut off"
     return ReadSegment(path, number, batches, damage, end_damage)
 
 
@@ -138,6 +141,17 @@ def _damage_behind(data: bytes, end: int, seed: int, holes: tuple[int, ...]) -> 
     if int.from_bytes(sector, "little").bit_count() <= FLIPPED_BITS_MAX:
         return ""
     return "the header of the last batch does not verify"
+
+
+def _is_cut_off(data: bytes, batches: list[ReadBatch]) -> bool:
+    """Tell whether the file was longer once.
+
+    What a failed write has left is cut off at the end of the last batch.
+    """
+    room = max(
+        (at for each in batches for kind, _, at, _ in each.records if kind == ROOM), default=0
+    )
+    return len(data) < room and len(data) != batches[-1].end
 
 
 def _has_hole(holes: tuple[int, ...], start: int, end: int) -> bool:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import random
+import struct
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from natsd.raft.storage.errors import LogsFailedError, LogsUnreadableError
 from natsd.raft.storage.raft_logs import GroupWrite, RaftLogs
 from natsd.store.disk.disk import Disk
 from natsd.store.disk.real_disk import RealDisk
-from natsd.store.wal.format import HEADER_BYTES, encode_header
+from natsd.store.wal.format import HEADER_BYTES, SECTOR_BYTES, encode_header
 from tests.raft.storage.model import History
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 
@@ -106,13 +107,15 @@ def files_of(disk: FaultyDisk) -> list[Path]:
 
 
 def flip(disk: FaultyDisk, path: Path, chance: random.Random) -> None:
-    file = disk.open(path)
-    size = file.size()
+    size = disk.open(path).size()
     if size:
-        at = chance.randrange(size)
-        byte = file.pread(1, at)[0] ^ 1 << chance.randrange(8)
-        file.pwrite(bytes([byte]), at)
-        file.fsync()
+        flip_bit(disk, path, chance.randrange(size), chance.randrange(8))
+
+
+def flip_bit(disk: FaultyDisk, path: Path, offset: int, bit: int = 0) -> None:
+    file = disk.open(path)
+    file.pwrite(bytes([file.pread(1, offset)[0] ^ 1 << bit]), offset)
+    file.fsync()
 
 
 @pytest.mark.parametrize("ending", ["flip", "flip after crash", "spoil", "remove"])
@@ -122,6 +125,10 @@ def test_damage_of_one_file_is_found_out(seed: int, ending: str) -> None:
     chance = random.Random(seed)
     disk, history = FaultyDisk(seed), History(chance)
     logs = open_logs(disk, seed)
+    for _ in range(chance.randrange(3)):
+        history.run(logs, 10)
+        logs.close()
+        logs = open_logs(disk, seed)
     if ending == "flip after crash":
         disk.power_fails_at = chance.randrange(80, 300)
     with contextlib.suppress(PowerLoss):
@@ -173,6 +180,111 @@ def test_damage_at_the_beginning_of_the_oldest_segment_is_noticed(what: str) -> 
     found = logs.take_recovered()["g"]
     assert found.hard_state.health is not Health.SOUND
     logs.close()
+
+
+def last_sector(disk: FaultyDisk, path: Path) -> int:
+    """Return where the last sector begins that holds something."""
+    file = disk.open(path)
+    written = len(file.pread(file.size(), 0).rstrip(b"\0"))
+    return (written - 1) // SECTOR_BYTES * SECTOR_BYTES
+
+
+def test_damage_of_the_last_batch_before_a_start_is_noticed_later() -> None:
+    """The next batch is in another segment, and tells what the damaged one wrote."""
+    disk = FaultyDisk(1)
+    logs = open_logs(disk)
+    write(logs, GroupWrite("g", HardState(1, 1), entries=[entry(1)]))
+    write(logs, GroupWrite("g", entries=[entry(2)]))
+    logs.close()
+    open_logs(disk).close()
+    flip_bit(disk, ROOT / "log.1", last_sector(disk, ROOT / "log.1"))
+    found = open_logs(disk.kill()).take_recovered()["g"]
+    assert found.entries == [entry(1)]
+    assert found.hard_state.health is Health.LOG_LOST
+
+
+@pytest.mark.parametrize("name", ["log.1", "state.1"])
+def test_a_file_that_was_cut_off_is_damaged(name: str) -> None:
+    """Space is reserved in front of the writes, so that a torn batch leaves a longer file."""
+    disk = FaultyDisk(1)
+    logs = open_logs(disk, segment_bytes=1 << 20)
+    for index in range(1, 60):
+        write(logs, GroupWrite("g", HardState(index, 1), entries=[entry(index)]))
+    logs.close()
+    end = last_sector(disk, ROOT / name) + SECTOR_BYTES
+    assert end < disk.open(ROOT / name).size()
+    disk = disk.kill()
+    reserved_last = 16 << 10  # the batch there may be torn, and the one behind it tells the space
+    for cut in range(reserved_last + 2 * SECTOR_BYTES, end, 100):
+        if cut % SECTOR_BYTES:
+            after = disk.kill()
+            after.open(ROOT / name).truncate(cut)
+            logs = open_logs(after)
+            assert any("cut off" in damage.what for damage in logs.damage), cut
+            found = logs.take_recovered()["g"]
+            lost = Health.LOG_LOST if name == "log.1" else Health.SOUND
+            assert (found.hard_state.term, found.hard_state.health) == (59, lost)
+
+
+def test_damage_of_entries_that_replace_others_of_the_same_batch_is_noticed() -> None:
+    """A follower hears the old leader and the new one while a batch is being synced."""
+    disk = FaultyDisk(1)
+    logs = open_logs(disk)
+    write(logs, GroupWrite("g", HardState(1, 1), entries=[entry(1)]))
+    old, new = GroupWrite("g", entries=[entry(2), entry(3)]), [entry(2, 2, b"new"), entry(3, 2)]
+    write(logs, old, GroupWrite("g", HardState(2, 0), entries=new))
+    write(logs, GroupWrite("g", HardState(3, 0)))
+    logs.close()
+    file = disk.open(ROOT / "log.1")
+    flip_bit(disk, ROOT / "log.1", file.pread(file.size(), 0).index(b"new"))
+    found = open_logs(disk.kill()).take_recovered()["g"]
+    assert found.entries == [entry(1)]
+    assert found.hard_state.health is Health.LOG_LOST
+
+
+@pytest.mark.parametrize("first", [(), (entry(5),)])
+def test_damage_of_the_state_that_replaces_a_log_costs_the_entries_behind_it(
+    first: tuple[Entry, ...],
+) -> None:
+    """A member gets a snapshot, and then entries: they are not told from what was replaced."""
+    disk, done = FaultyDisk(1), list[Exception | None]()
+    logs = open_logs(disk)
+    write(logs, GroupWrite("g", HardState(1, 1), entries=[entry(1), entry(2)]))
+    write(logs, GroupWrite("calm", HardState(1, 1), entries=[entry(1)]))
+    snapshot = Snapshot(4, 3, Membership(frozenset({1})), b"")
+    logs.put_snapshot("g", snapshot, done.append)
+    while not done:
+        logs.wait()
+    write(logs, GroupWrite("g", None, snapshot, replaces_log=True, entries=first))
+    write(logs, GroupWrite("g", entries=[entry(5 + len(first))]))
+    logs.close()
+    file = disk.open(ROOT / "log.1")
+    place = struct.pack("<QQ", snapshot.index, snapshot.term)
+    flip_bit(disk, ROOT / "log.1", file.pread(file.size(), 0).index(place))
+    found = open_logs(disk.kill()).take_recovered()
+    assert found["g"].hard_state.health is Health.LOG_LOST
+    assert found["calm"].hard_state.health is Health.SOUND
+
+
+@pytest.mark.parametrize("seed", range(5 * TORTURE))
+def test_damage_of_the_last_batch_is_noticed_whenever_a_start_is_cut_off(seed: int) -> None:
+    """A segment that a start has begun and not finished is behind the damage."""
+    disk = FaultyDisk(seed)
+    logs = open_logs(disk)
+    write(logs, GroupWrite("g", HardState(1, 1), entries=[entry(1)]))
+    write(logs, GroupWrite("g", entries=[entry(2)]))
+    logs.close()
+    path = ROOT / "log.1"
+    at = last_sector(disk, path)
+    for call in range(200):
+        starting = disk.kill()
+        flip_bit(starting, path, at)
+        starting.power_fails_at = call
+        with contextlib.suppress(PowerLoss):
+            open_logs(starting)
+        found = open_logs(starting.crash(seed + call)).take_recovered()["g"]
+        assert found.entries == [entry(1)]
+        assert found.hard_state.health is Health.LOG_LOST, call
 
 
 def test_a_full_disk_delays_writes_and_loses_nothing() -> None:
