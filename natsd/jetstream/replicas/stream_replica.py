@@ -51,7 +51,7 @@ from natsd.jetstream.replicas.reconciling import reconcile
 from natsd.jetstream.replicas.stream_image import BuiltStream, manifest_of
 from natsd.jetstream.stream.follower import Follower
 from natsd.jetstream.stream.leading import SteppedDown, lead, step_down, stop_leading
-from natsd.jetstream.stream.own_consumers import AskToDelete
+from natsd.jetstream.stream.own_consumers import AskToDelete, Report
 from natsd.jetstream.stream.publishing import encode_publish
 from natsd.jetstream.stream.settings_in_metadata import read_max_staleness_s
 from natsd.jetstream.stream.staleness import Staleness
@@ -123,6 +123,7 @@ class StreamReplica(StateMachine):
         self.on_own_begun: Callable[[], object] = lambda: None
         """Called when consumers that this read replica serves have begun."""
         self.ask_to_delete: AskToDelete | None = None
+        self.report: Report | None = None
         self._follower = Follower(stream)
         self._catch_up = catch_up
         self._loop = asyncio.get_running_loop()
@@ -180,6 +181,7 @@ class StreamReplica(StateMachine):
         self.stream.on_rolled_back = self._rolled_back
         self.stream.own_consumers.on_begun = self.on_own_begun
         self.stream.own_consumers.ask_to_delete = self.ask_to_delete
+        self.stream.own_consumers.report = self.report
         for place, store in enumerate(self.stream.file_stores):
             store.repair_from(partial(self._catch_up.copies, self._members, place))
 
