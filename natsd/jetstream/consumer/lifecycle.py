@@ -488,7 +488,8 @@ def _replaced(consumer: Consumer, asset: ConsumerAsset, wanted: ReaderFilters) -
     following = Consumer(
         stream, consumer.name, asset, consumer.own_store, consumer.directory, wanted
     )
-    following.has_own_state = consumer.has_own_state
+    is_same = following.created_ns == consumer.created_ns
+    following.has_own_state = is_same and consumer.has_own_state
     stream.consumers[consumer.name] = following
     return following
 

@@ -43,7 +43,7 @@ from natsd.jetstream.meta_group.balance import BALANCED_EVERY_S, to_hand_over
 from natsd.jetstream.meta_group.changes import StreamChanges
 from natsd.jetstream.meta_group.founding import Founding
 from natsd.jetstream.meta_group.founding_record import read_record, write_record
-from natsd.jetstream.meta_group.local_streams import LocalStream, LocalStreams
+from natsd.jetstream.meta_group.local_streams import CAUGHT_UP_LAG, LocalStream, LocalStreams
 from natsd.jetstream.meta_group.meta_group import MetaGroup
 from natsd.jetstream.meta_group.peers import Peers, Statement
 from natsd.jetstream.meta_group.questions import Question, Questions
@@ -75,8 +75,6 @@ MEMBER_DIRECTORY: Final = "raft.member"
 OPTIONS: Final = HostOptions(group=Options(election_ticks=20))
 HAND_OVER_S: Final = 2.0
 PROPOSAL_S: Final = 4.0
-CAUGHT_UP_LAG: Final = 10
-"""A replica that lacks no more entries is shown as current."""
 ALL_EXPECTED_S: Final = 10.0
 """So long the founding waits for all servers; then most of them are enough."""
 

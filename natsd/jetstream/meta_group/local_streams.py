@@ -53,6 +53,8 @@ from natsd.store.errors import StoreError
 _logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
+CAUGHT_UP_LAG: Final = 10
+"""A replica that lacks no more entries is shown as current."""
 SUPERSEDED: Final = "superseded"
 """Directory of an account for the files of replicas whose group was rescued without them."""
 

@@ -32,7 +32,7 @@ from natsd.jetstream.consumer.metadata import (
 )
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.meta_group.answering import Unanswered
-from natsd.jetstream.meta_group.local_streams import LocalStream, LocalStreams
+from natsd.jetstream.meta_group.local_streams import CAUGHT_UP_LAG, LocalStream, LocalStreams
 from natsd.jetstream.meta_group.peers import Peers
 from natsd.jetstream.meta_group.questions import Answer, Question, Questions
 from natsd.jetstream.models.consumer import ConsumerConfig, ConsumerInfo
@@ -115,7 +115,14 @@ class ReadReplicaConsumers:
         if requester in servers:
             return requester
         served = Counter(each.server for each in stream.consumers.values())
-        return min(servers, key=lambda each: (not self._peers.is_online(each), served[each], each))
+        lags = {} if local is None or local.group is None else local.group.lags()
+
+        def rank(server: str) -> tuple[bool, bool, int, str]:
+            lag = lags.get(self._streams.member_of(server))
+            lacks_it = lag is None or lag > CAUGHT_UP_LAG
+            return not self._peers.is_online(server), lacks_it, served[server], server
+
+        return min(servers, key=rank)
 
     def cluster_of(self, consumer: Consumer) -> ClusterInfo:
         """Return where a consumer is served; without a leader, it is not."""
@@ -210,8 +217,11 @@ class ReadReplicaConsumers:
             await stream.agreed()
         return b"1"
 
-    async def _answer_floors(self, question: Question) -> bytes:
-        stream = await self._led(question)
+    async def _answer_floors(self, question: Question) -> bytes | None:
+        local = self._streams.find(question.account, question.stream)
+        if local is None or not local.is_led or local.stream is None:
+            return None
+        stream = local.stream
         for floor in msgspec.json.decode(question.body, type=list[Floor]):
             consumer = stream.consumers.get(floor.name)
             if consumer is not None:

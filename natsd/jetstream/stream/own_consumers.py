@@ -128,6 +128,7 @@ class OwnConsumers:
         self._next_report_s = loop.time() + REPORT_EVERY_S
         floors = [each.floor for each in self.all if each.is_serving]
         news = [each for each in floors if self._known.get(each.name) != each]
+        self._known = {each.name: each for each in floors if self._known.get(each.name) == each}
         if news:
             self._reporting = loop.create_task(self._tell(self.report, news))
 

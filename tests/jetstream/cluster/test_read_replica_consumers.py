@@ -553,6 +553,11 @@ async def test_requests_that_need_its_state_are_answered_there(site: Far) -> Non
         ({"server": "n1"}, 10094, "on a read replica: server 'n1' has none of the stream"),
         ({"server": "N4"}, 10094, "on a read replica: server 'N4' has none of the stream"),
         ({"num_replicas": 3}, 10094, "on a read replica has one replica, not 3"),
+        (
+            {"metadata": {"natsd.read_replica_moves": "yes"}},
+            10094,
+            "on a read replica moves if 'natsd.read_replica_moves' is 'true', not 'yes'",
+        ),
     ],
 )
 async def test_refused(site: Far, settings: dict[str, Any], code: int, text: str) -> None:
