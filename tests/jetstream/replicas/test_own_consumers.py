@@ -254,6 +254,7 @@ async def test_a_move_survives_snapshots_and_a_full_restart(tmp_path: Path) -> N
         before.note_floor(Floor("c", before.created_ns, 100))
         await site.move()
         assert await site.take(1) == [b"100"]
+        await site.servers.agree(but=("consumers",))  # one that is left behind fetches the stream
         await asyncio.gather(*(each.stop() for each in site.servers.all))
         for each in site.servers.all:
             await each.start()
