@@ -45,7 +45,7 @@ async def remove_peer(request: Request[StreamRemovePeerRequest]) -> StreamRemove
     found = [each for each in servers if wanted in (each, short_hash(each.encode()))]
     if not found:
         raise api_error(ErrorId.JSClusterPeerNotMemberErr)
-    if not await cluster.changes.move_off(assigned, found[0]):
+    if not await cluster.changes.move_off(assigned, found[0], is_avoided=True):
         raise api_error(ErrorId.JSPeerRemapErr)
     return StreamRemovePeerResponse(success=True)
 

@@ -24,6 +24,7 @@ from natsd.jetstream.consumer.consumer import Consumer
 from natsd.jetstream.consumer.info import with_shown_metadata
 from natsd.jetstream.consumer.metadata import read_replica, refusal
 from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.meta_group.read_replica_consumers import no_read_replica
 from natsd.jetstream.models.consumer import ConsumerConfig, ConsumerInfo
 from natsd.jetstream.models.go_json import encoded
 from natsd.jetstream.models.requests import (
@@ -89,7 +90,7 @@ async def named_create(request: Request[CreateConsumerRequest]) -> ConsumerCreat
 async def info(request: Request[NoBody]) -> ConsumerInfoResponse:
     """Answer with configuration and state of a consumer."""
     consumer = _consumer(request)
-    consumer.check_served()
+    _check_served(request, consumer)
     await consumer.counted()
     return ConsumerInfoResponse(info=_info(request, consumer))
 
@@ -119,7 +120,7 @@ async def infos(request: Request[ConsumersRequest]) -> ConsumerListResponse:
                 if name in served:
                     gathered.append(served[name])
                 else:
-                    offline[name] = f"server {consumer.server} does not serve it"
+                    offline[name] = _why_offline(request, consumer)
             elif consumer is not None:  # it may be deleted by now
                 shown = consumer.info(encoded(consumer.config))
                 gathered.append(_with_cluster(request, consumer, shown))
@@ -145,7 +146,7 @@ async def pause(request: Request[ConsumerPauseRequest]) -> ConsumerPauseResponse
 async def reset(request: Request[ConsumerResetRequest]) -> ConsumerResetResponse:
     """Restart delivery at a sequence, or behind the ack floor."""
     consumer = request.account.stream(request.stream).consumer(request.consumer)
-    consumer.check_served()
+    _check_served(request, consumer)
     sequence = await consumer.reset(request.body.seq)
     await consumer.counted()
     return ConsumerResetResponse(info=_info(request, consumer), reset_seq=sequence)
@@ -159,7 +160,7 @@ async def unpin(request: Request[ConsumerUnpinRequest]) -> ConsumerUnpinResponse
     if not is_group_name(group):
         raise api_error(ErrorId.JSConsumerInvalidGroupNameErr)
     consumer = request.account.stream(request.stream).consumer(request.consumer)
-    consumer.check_served()
+    _check_served(request, consumer)
     consumer.unpin(group)
     return ConsumerUnpinResponse()
 
@@ -210,6 +211,21 @@ async def _served_elsewhere(
     if request.cluster is None or not any(each is not None and each.server for each in shown):
         return {}
     return await request.cluster.read_replica_consumers.infos(stream)
+
+
+def _check_served(request: Request[Any], consumer: Consumer) -> None:
+    """Raise ApiError 10119, or 10195, if a read replica is to serve the consumer, and does not."""
+    if consumer.server and not consumer.is_serving:
+        if request.cluster is None:
+            raise api_error(ErrorId.JSConsumerOfflineErr)
+        raise request.cluster.read_replica_consumers.why_not(consumer)
+
+
+def _why_offline(request: Request[Any], consumer: Consumer) -> str:
+    cluster = request.cluster
+    if cluster is not None and not cluster.read_replica_consumers.has_server(consumer):
+        return no_read_replica(consumer)
+    return f"server '{consumer.server}' does not serve it"
 
 
 def _info(request: Request[Any], consumer: Consumer) -> ConsumerInfo:

@@ -256,11 +256,13 @@ class Router:
         if answering is Answering.HERE:
             self._queue(received)
         elif answering is Answering.OFFLINE:
-            error = ErrorId.JSStreamOfflineErr
+            error = api_error(ErrorId.JSStreamOfflineErr)
             self._answer_error(account, received.message, route.response, error)
         elif answering in (Answering.NOBODY, Answering.UNSERVED):  # somebody may answer before
-            is_nobody = answering is Answering.NOBODY
-            error = ErrorId.JSClusterNotAvailErr if is_nobody else ErrorId.JSConsumerOfflineErr
+            if answering is Answering.NOBODY:
+                error = api_error(ErrorId.JSClusterNotAvailErr)
+            else:
+                error = cluster.why_unserved(account.name, *received.arguments[:2])
             self._jetstream.loop.call_later(
                 NO_LEADER_S,
                 self._answer_error,
@@ -290,10 +292,10 @@ class Router:
         if route is None or route.served is not Served.SYSTEM:
             is_info = route is not None and route.subject == INFO_SUBJECT
             response = AccountInfoResponse if is_info else SystemResponse
-            error = ErrorId.JSNotEnabledForAccountErr
+            error = api_error(ErrorId.JSNotEnabledForAccountErr)
             self._answer_error(asker.account, message, response, error)
         elif route.handler is None or (route.needs_cluster and self.cluster is None):
-            error = ErrorId.JSClusterRequiredErr
+            error = api_error(ErrorId.JSClusterRequiredErr)
             self._answer_error(asker.account, message, SystemResponse, error)
         else:
             self._queue_if_ours(_Received(asker, route, message))
@@ -315,7 +317,7 @@ class Router:
         message = _Message(subject, reply, headers, data, origin, system)
         account = self._accounts.get(name)
         if account is None:
-            error = ErrorId.JSNotEnabledForAccountErr
+            error = api_error(ErrorId.JSNotEnabledForAccountErr)
             self._answer_error(system, message, route.response, error)
         else:
             self._queue_if_ours(_Received(account, route, message))
@@ -403,13 +405,13 @@ class Router:
         route = self._find(subject)
         if route is not None and route.served in (Served.CHANGE, Served.INFO):
             message = _Message(subject, reply, headers, data, origin)
-            error = ErrorId.JSNotEnabledForAccountErr
+            error = api_error(ErrorId.JSNotEnabledForAccountErr)
             self._answer_error(account, message, route.response, error)
 
     def _answer_error(
-        self, account: Account, message: _Message, response: type[Response], error: ErrorId
+        self, account: Account, message: _Message, response: type[Response], error: ApiError
     ) -> None:
-        text = encode(response(error=ErrorBody.of(api_error(error))))
+        text = encode(response(error=ErrorBody.of(error)))
         if message.reply is not None:
             _publish(account, message.reply, text)
         self._audit(account, message, text)

@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -84,6 +84,14 @@ LEADERSHIP_CHANGE: Final = "Leadership Change"
 _SID: Final = b"0"
 
 
+class Floor(NamedTuple):
+    """Stream sequence up to which everything is acknowledged of the consumer made at that time."""
+
+    name: str
+    created_ns: int
+    sequence: int
+
+
 class ConsumedStream(Protocol):
     """A stream, as far as a consumer of it needs it."""
 
@@ -132,6 +140,11 @@ class Consumer:
         """The server whose read replica serves the consumer; empty: the stream's leader does."""
         self.is_own = bool(self.server) and self.server == jetstream.server_name
         """Whether that is this server: then the state is in its files alone."""
+        self.has_own_state = False
+        """Whether a read replica of this server has served it: then the state here is right.
+
+        Otherwise the state is what the stream's leader was told last (`note_floor`).
+        """
         self.staleness: Staleness | None = None  # of the read replica, while it delivers
         self.on_unused: Callable[[], Awaitable[None]] = self._delete
         """Removes the consumer if it was not used for too long."""
@@ -203,7 +216,7 @@ class Consumer:
 
     def begin_on_read_replica(self, start: StartPosition, staleness: Staleness) -> None:
         """Deliver what this server's read replica has, until `stand_still`."""
-        self.staleness = staleness
+        self.staleness, self.has_own_state = staleness, True
         self.engine.mark_with(staleness.line)
         self.begin(start)
         self.begin_watching()
@@ -221,6 +234,23 @@ class Consumer:
             self.is_bound = False
             self.engine, self._letters = self._new_engine(), None
             self._keep_letters()
+
+    @property
+    def floor(self) -> Floor:
+        """Up to where everything is acknowledged, while it delivers."""
+        return Floor(self.name, self.created_ns, self.engine.ack_floor().stream)
+
+    def note_floor(self, floor: Floor) -> None:
+        """As the stream's leader, keep how far the consumer is at the server that serves it.
+
+        Raises StoreError.
+        """
+        if (
+            floor.created_ns == self.created_ns
+            and floor.sequence != self.store.tracker.floor_stream
+        ):
+            self.store.reset(floor.sequence)
+            self.stream.propose(ResetConsumer(self.name, floor.sequence + 1))
 
     def begin_watching(self) -> None:
         """Watch the deliver subject, so that pushing begins, and start to check for disuse.
@@ -572,11 +602,6 @@ class Consumer:
         if self._is_ended:
             raise api_error(ErrorId.JSConsumerNotFoundErr)
         return consumer_info(self, self.stream.config.name, self._scheduler.now_ns(), config)
-
-    def check_served(self) -> None:
-        """Raise ApiError 10119 if a read replica is to serve the consumer, and does not."""
-        if self.server and not self.is_serving:
-            raise api_error(ErrorId.JSConsumerOfflineErr)
 
     async def counted(self) -> None:
         """Return once `info` is exact: the engine may be counting pending messages."""

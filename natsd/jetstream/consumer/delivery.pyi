@@ -137,7 +137,7 @@ class ConsumerEngine(Reader):
         """Unpin the pinned client of a priority group, if there is one."""
 
     def mark_with(self, age: Callable[[], bytes]) -> None:
-        """Have heartbeats and statuses of requests carry the header line that `age` returns."""
+        """Have messages, heartbeats and statuses of requests carry the line that `age` returns."""
 
     def set_push_interest(self, is_interested: bool) -> None:
         """Note whether the deliver subject (and group) has a subscriber."""

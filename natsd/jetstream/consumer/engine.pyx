@@ -262,8 +262,9 @@ cdef class ConsumerEngine(Reader):
             self.wake()
 
     def mark_with(self, age) -> None:
-        """Have heartbeats and statuses of requests carry the header line that `age` returns."""
+        """Have messages, heartbeats and statuses of requests carry the line that `age` returns."""
         self.requests.age = self.push.age = age
+        self.outgoing.mark_with(age)
 
     def set_push_interest(self, bint is_interested) -> None:
         """Note whether the deliver subject has a subscriber."""
@@ -460,6 +461,7 @@ cdef class ConsumerEngine(Reader):
         if self.fetching is not None or now_ns < self.hold_until_ns:
             return False
         self.hold_until_ns = self.resume_ns = 0
+        self.outgoing.begin_slice()
         if self.cursor.is_counting and not self.count_some():
             return self.fetching is None and self.hold_until_ns == 0
         self.pending = self.cursor.size(self.readers.visible)

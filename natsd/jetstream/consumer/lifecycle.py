@@ -41,6 +41,7 @@ from natsd.jetstream.consumer.defaults import Ceilings, with_defaults
 from natsd.jetstream.consumer.engine_settings import engine_settings, store_options
 from natsd.jetstream.consumer.files import ConsumerAsset, FoundConsumer
 from natsd.jetstream.consumer.inactivity import with_threshold
+from natsd.jetstream.consumer.metadata import on_read_replica
 from natsd.jetstream.consumer.offline import OfflineConsumers
 from natsd.jetstream.consumer.start_position import (
     StartPosition,
@@ -291,6 +292,7 @@ async def _bring_back(
         _report(consumer, store)
         if not consumer.is_own:  # otherwise the stream may lack what its log has: `serve` does it
             _fit(consumer)
+        consumer.has_own_state = consumer.is_own and not found.is_blank
         stream.consumers[found.name] = consumer
         if stream.committed is not None:
             stream.committed.found(consumer.name, consumer.asset, consumer.store)
@@ -411,6 +413,38 @@ async def serve(consumer: Consumer, staleness: Staleness) -> None:
         consumer.begin_on_read_replica(start, staleness)
 
 
+async def move(consumer: Consumer, server: str) -> Consumer:
+    """As the stream's leader, have another server's read replica serve a consumer.
+
+    It is made anew under its name, behind what is known to be acknowledged: whoever has the one of
+    before removes it. Raises ApiError, StoreError, OSError; then nothing has changed.
+    """
+    stream, starting = consumer.stream, consumer.store.tracker.floor_stream
+    created_ns = max(stream.jetstream.scheduler.now_ns(), consumer.created_ns + 1)
+    asset = consumer.asset.model_copy(
+        update={
+            "config": on_read_replica(consumer.config, server),
+            "created": created_ns,
+            "starting": starting,
+        }
+    )
+    wanted = await run_cooperatively(stream.readers.list_filters(filters_of(asset.config)))
+    try:
+        await consumer.write_asset(asset)
+        if stream.committed is None or stream.consumers.get(consumer.name) is not consumer:
+            raise api_error(ErrorId.JSClusterNotLeaderErr)
+        consumer.own_store.reset(starting)
+    except BaseException:
+        stream.readers.unlist(wanted)
+        raise
+    moved = _replaced(consumer, asset, wanted)
+    stream.committed.made(moved.name, asset, moved.store)
+    stream.propose(
+        CreateConsumer(moved.name, encode(asset.config), created_ns, starting + 1, asset.resume)
+    )
+    return moved
+
+
 async def follow(consumer: Consumer, asset: ConsumerAsset) -> None:
     """Go on as a follower, with the committed state and the committed `asset`.
 
@@ -443,12 +477,19 @@ async def replace(consumer: Consumer, asset: ConsumerAsset) -> Consumer:
 
     Nothing is written.
     """
+    readers = consumer.stream.readers
+    wanted = await run_cooperatively(readers.list_filters(filters_of(asset.config)))
+    return _replaced(consumer, asset, wanted)
+
+
+def _replaced(consumer: Consumer, asset: ConsumerAsset, wanted: ReaderFilters) -> Consumer:
     stream = consumer.stream
-    wanted = await run_cooperatively(stream.readers.list_filters(filters_of(asset.config)))
     consumer.change_leader()
     following = Consumer(
         stream, consumer.name, asset, consumer.own_store, consumer.directory, wanted
     )
+    is_same = following.created_ns == consumer.created_ns
+    following.has_own_state = is_same and consumer.has_own_state
     stream.consumers[consumer.name] = following
     return following
 

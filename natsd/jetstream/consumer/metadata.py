@@ -6,6 +6,8 @@
     natsd.read_replica          the server whose read replica of the stream serves the consumer;
                                 `any`: the API chooses one, and its name is kept
                                 (stream/own_consumers.py)
+    natsd.read_replica_moves    `true`, which `any` implies: another server's read replica serves
+                                the consumer if that server has none any more
 
 Clients pass metadata on unchanged, so these settings work with any client. Other keys that begin
 with `natsd.` are refused: a misspelled one would have no effect. All other metadata belongs to the
@@ -27,10 +29,12 @@ from natsd.jetstream.models.stream import Retention, StreamConfig
 DEAD_LETTER_SUBJECT: Final = "natsd.dead_letter_subject"
 KEY_TOKEN: Final = "natsd.key_token"
 READ_REPLICA: Final = "natsd.read_replica"
+READ_REPLICA_MOVES: Final = "natsd.read_replica_moves"
 ANY: Final = "any"
+TRUE: Final = "true"
 
 _PREFIX: Final = "natsd."
-_KEYS: Final = (DEAD_LETTER_SUBJECT, KEY_TOKEN, READ_REPLICA)
+_KEYS: Final = (DEAD_LETTER_SUBJECT, KEY_TOKEN, READ_REPLICA, READ_REPLICA_MOVES)
 KEY_TOKEN_MAX: Final = 99
 
 
@@ -52,6 +56,18 @@ def read_replica(config: ConsumerConfig) -> str:
     return config.metadata.get(READ_REPLICA, "")
 
 
+def may_move(config: ConsumerConfig) -> bool:
+    """Return whether another server may serve the consumer if that one has no read replica."""
+    return read_replica(config) == ANY or READ_REPLICA_MOVES in config.metadata
+
+
+def on_read_replica(config: ConsumerConfig, server: str) -> ConsumerConfig:
+    """Return the configuration with the server whose read replica serves the consumer."""
+    moves = {READ_REPLICA_MOVES: TRUE} if may_move(config) else {}
+    metadata = config.metadata | {READ_REPLICA: server} | moves
+    return config.model_copy(update={"metadata": metadata})
+
+
 def refusal(text: str) -> ApiError:
     """Return the error for such a setting."""
     return api_error(ErrorId.JSConsumerInvalidPolicyErrF, err=f"consumer {text}")
@@ -71,6 +87,8 @@ def check_settings(config: ConsumerConfig) -> None:
         _check_key(config)
     if READ_REPLICA in config.metadata:
         _check_read_replica(config)
+    if READ_REPLICA_MOVES in config.metadata:
+        _check_moves(config)
 
 
 def check_read_replica(config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -95,6 +113,16 @@ def _check_read_replica(config: ConsumerConfig) -> None:
         raise refusal(f"read replica '' is not the name of a server or '{ANY}'")
     if config.num_replicas not in (0, 1):
         raise refusal(f"on a read replica has one replica, not {config.num_replicas}")
+
+
+def _check_moves(config: ConsumerConfig) -> None:
+    text = config.metadata[READ_REPLICA_MOVES]
+    if text != TRUE:
+        raise refusal(
+            f"on a read replica moves if '{READ_REPLICA_MOVES}' is '{TRUE}', not '{text}'"
+        )
+    if READ_REPLICA not in config.metadata:
+        raise refusal(f"with '{READ_REPLICA_MOVES}' needs '{READ_REPLICA}'")
 
 
 def _check_key(config: ConsumerConfig) -> None:

@@ -1,7 +1,8 @@
 """A message as a consumer sends it: with its own subject, and a reply subject for the ack.
 
 Its headers and payload follow, or with `headers_only` a `Nats-Msg-Size` header instead of the
-payload.
+payload. From a read replica, a `Natsd-Staleness` header says how old the state may be that the
+message was read from; it is made once for all messages of a slice.
 
     buffer   ┌────────────────────────────┬──────────────────────────┬─────────┬─────────────────┐
              │ $JS.ACK.<stream>.<name>.   │ 1.4711.815.<ts ns>.99    │ subject │ headers, if new │
@@ -39,7 +40,24 @@ cdef class Outgoing:
         self.reserve(0)
         memcpy(self.buffer, <const char*> prefix, self.prefix_len)
         self.headers_only = headers_only
+        self.adds_headers = headers_only or self.age is not None
         return 0
+
+    cdef int mark_with(self, age) except -1:
+        self.age = age
+        self.age_line = None
+        self.adds_headers = self.headers_only or age is not None
+        return 0
+
+    cdef int begin_slice(self) except -1:
+        self.age_line = None
+        return 0
+
+    cdef bytes own_age(self):
+        """Return the header line of this slice; empty: messages do not say how old they are."""
+        if self.age_line is None:
+            self.age_line = b"" if self.age is None else self.age()
+        return self.age_line
 
     cdef int reserve(self, Py_ssize_t need) except -1:
         cdef char* grown
@@ -56,10 +74,12 @@ cdef class Outgoing:
         self, RecordView* view, uint64_t deliveries, uint64_t consumer_sequence, uint64_t pending
     ) except -1:
         cdef char* to
+        cdef bytes age = None
         cdef Py_ssize_t extra = 0
-        if self.headers_only:
+        if self.adds_headers:
+            age = self.own_age()
             extra = max(<Py_ssize_t> view.headers_len, <Py_ssize_t> NAME_LINE_BYTES)
-            extra += SIZE_HEADER_BYTES
+            extra += SIZE_HEADER_BYTES + len(age)
         self.reserve(view.subject_len + extra)
         to = put_decimal(self.buffer + self.prefix_len, deliveries)
         to[0] = c"."
@@ -79,11 +99,11 @@ cdef class Outgoing:
         self.headers_len = view.headers_len
         self.data = view.data
         self.data_len = view.data_len
-        if self.headers_only:
-            self.add_size_header(to + view.subject_len, view)
+        if self.adds_headers:
+            self.add_headers(to + view.subject_len, view, age)
         return 0
 
-    cdef void add_size_header(self, char* to, RecordView* view) noexcept nogil:
+    cdef int add_headers(self, char* to, RecordView* view, bytes age) except -1:
         self.headers = to
         if view.headers_len:
             memcpy(to, view.headers, view.headers_len - 2)
@@ -91,11 +111,16 @@ cdef class Outgoing:
         else:
             memcpy(to, b"NATS/1.0\r\n", NAME_LINE_BYTES)
             to += NAME_LINE_BYTES
-        memcpy(to, b"Nats-Msg-Size: ", 15)
-        to = put_decimal(to + 15, view.data_len)
-        memcpy(to, b"\r\n\r\n", 4)
-        self.headers_len = to + 4 - self.headers
-        self.data_len = 0
+        if self.headers_only:
+            memcpy(to, b"Nats-Msg-Size: ", 15)
+            to = put_decimal(to + 15, view.data_len)
+            memcpy(to, b"\r\n", 2)
+            to += 2
+            self.data_len = 0
+        memcpy(to, <const char*> age, len(age))
+        memcpy(to + len(age), b"\r\n", 2)
+        self.headers_len = to + len(age) + 2 - self.headers
+        return 0
 
     cdef int add_header(self, bytes line) except -1:
         cdef Py_ssize_t kept = max(self.headers_len - 2, <Py_ssize_t> NAME_LINE_BYTES)

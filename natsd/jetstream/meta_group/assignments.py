@@ -54,6 +54,8 @@ class Assignment(Struct, frozen=True):
     rescued_from: str = ""  # group of which the founder has the log, with which this one begins
     version: int = 0  # of this assignment; a new stream of the name goes on counting
     read_replicas: tuple[str, ...] = ()  # have a copy that answers direct gets and has no vote
+    # Somebody removed a read replica from these servers, and there is no other server for it yet.
+    avoided: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:

@@ -206,10 +206,13 @@ class StreamChanges:
             )
             await self._meta.propose(Reassign(existing.version, after))
 
-    async def move_off(self, assignment: Assignment, server: str) -> bool:
+    async def move_off(
+        self, assignment: Assignment, server: str, *, is_avoided: bool = False
+    ) -> bool:
         """Give a stream a replica elsewhere in place of that on a server; False: impossible.
 
-        The server's replica, or read replica, goes at once: it may never come back.
+        The server's replica, or read replica, goes at once: it may never come back. `is_avoided`:
+        the server itself is none that a lacking read replica may be made on.
         """
         config = assignment.stream_config
         if not assignment.group or assignment.servers == (server,):
@@ -218,15 +221,18 @@ class StreamChanges:
             tuple(each for each in some if each != server)
             for some in (assignment.servers, assignment.leaving, assignment.read_replicas)
         )
-        elsewhere = {server, *assignment.holders}
+        elsewhere, avoided = {server, *assignment.holders}, assignment.avoided
         if server in assignment.servers:
             with suppress(ApiError):
                 servers = self._place(config, servers, elsewhere - set(servers))
         if server in assignment.read_replicas:
-            with suppress(ApiError):
+            try:
                 others = self._place_read_replicas(config, others, elsewhere - set(others))
+                avoided = ()
+            except ApiError:
+                avoided = (*avoided, server) if is_avoided else avoided
         after = msgspec.structs.replace(
-            assignment, servers=servers, leaving=leaving, read_replicas=others
+            assignment, servers=servers, leaving=leaving, read_replicas=others, avoided=avoided
         )
         return await self._meta.propose(Reassign(assignment.version, after)) is not None
 
@@ -263,14 +269,15 @@ class StreamChanges:
         config = assignment.stream_config
         number, tags = read_replicas(config)
         kept = tuple(each for each in assignment.read_replicas if each not in dismissed)
-        elsewhere = {*assignment.servers, *assignment.leaving, *dismissed}
+        elsewhere = {*assignment.servers, *assignment.leaving, *assignment.avoided, *dismissed}
         placement = Placement(tags=list(tags))
         for count in range(number, len(kept), -1):
             try:
                 wanted = self._placed(config, count, placement, kept, elsewhere)
             except NoSuitablePeers:
                 continue
-            after = msgspec.structs.replace(assignment, read_replicas=wanted)
+            avoided = () if count == number else assignment.avoided
+            after = msgspec.structs.replace(assignment, read_replicas=wanted, avoided=avoided)
             return self._grouped(after, config, assignment.servers[0])
         return assignment
 
@@ -519,20 +526,24 @@ class StreamChanges:
     ) -> Assignment:
         """Return the stream with the read replicas that are wanted now. Raises ApiError.
 
-        If the same ones are wanted as before, and there are too few servers, it has fewer.
+        If no others are wanted than before, and there are too few servers, it has fewer; then none
+        is made where somebody removed one.
         """
         number, tags = read_replicas(config)
-        has_changed = read_replicas(before) != (number, tags)
+        number_before, tags_before = read_replicas(before)
+        are_others_wanted = number > number_before or tags != tags_before
         placement, kept = Placement(tags=list(tags)), moved.read_replicas
-        if has_changed:
+        avoided = () if are_others_wanted else moved.avoided
+        if tags != tags_before:
             kept = tuple(each for each in kept if self._suits(each, placement))
         kept = tuple(sorted(kept, key=lambda each: not self._peers.is_online(each)))[:number]
         try:
-            kept = self._place_read_replicas(config, kept, moved.servers + moved.leaving)
+            elsewhere = (*moved.servers, *moved.leaving, *avoided)
+            kept, avoided = self._place_read_replicas(config, kept, elsewhere), ()
         except ApiError:
-            if has_changed:
+            if are_others_wanted:
                 raise
-        moved = msgspec.structs.replace(moved, read_replicas=kept)
+        moved = msgspec.structs.replace(moved, read_replicas=kept, avoided=avoided)
         return self._grouped(moved, config, moved.servers[0]) if kept else moved
 
     def _with_group(

@@ -28,7 +28,7 @@ from natsd.jetstream.advisories import (
     stream_leader_elected,
     stream_quorum_lost,
 )
-from natsd.jetstream.errors import ErrorId, api_error
+from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.meta_group.answering import Answering, Unanswered
 from natsd.jetstream.meta_group.assignments import (
     Assignment,
@@ -43,7 +43,7 @@ from natsd.jetstream.meta_group.balance import BALANCED_EVERY_S, to_hand_over
 from natsd.jetstream.meta_group.changes import StreamChanges
 from natsd.jetstream.meta_group.founding import Founding
 from natsd.jetstream.meta_group.founding_record import read_record, write_record
-from natsd.jetstream.meta_group.local_streams import LocalStream, LocalStreams
+from natsd.jetstream.meta_group.local_streams import CAUGHT_UP_LAG, LocalStream, LocalStreams
 from natsd.jetstream.meta_group.meta_group import MetaGroup
 from natsd.jetstream.meta_group.peers import Peers, Statement
 from natsd.jetstream.meta_group.questions import Question, Questions
@@ -75,8 +75,6 @@ MEMBER_DIRECTORY: Final = "raft.member"
 OPTIONS: Final = HostOptions(group=Options(election_ticks=20))
 HAND_OVER_S: Final = 2.0
 PROPOSAL_S: Final = 4.0
-CAUGHT_UP_LAG: Final = 10
-"""A replica that lacks no more entries is shown as current."""
 ALL_EXPECTED_S: Final = 10.0
 """So long the founding waits for all servers; then most of them are enough."""
 
@@ -172,6 +170,8 @@ class JetStreamCluster:
         )
         self.streams.own_begun = self._tell_news
         self.streams.ask_to_delete = self.read_replica_consumers.ask_to_delete
+        self.streams.report = self.read_replica_consumers.report
+        self.streams.place_consumers = self.read_replica_consumers.move_on
         self.meta.set_aside = self.streams.set_aside
         self.meta.rescuing.now_ns = jetstream.scheduler.now_ns
         self.meta.rescuing.news = self._tell_rescued
@@ -415,6 +415,14 @@ class JetStreamCluster:
             return Answering.ELSEWHERE
         answering = self.answering(account, stream)
         return Answering.UNSERVED if answering is Answering.HERE else answering
+
+    def why_unserved(self, account: str, stream: str, name: str) -> ApiError:
+        """Return the error for a consumer that no read replica serves at the moment."""
+        local = self.streams.find(account, stream)
+        found = None if local is None or local.stream is None else local.stream.consumers.get(name)
+        if found is None:
+            return api_error(ErrorId.JSConsumerOfflineErr)
+        return self.read_replica_consumers.why_not(found)
 
     def _answering_soon(self, assigned: Assignment, local: LocalStream | None) -> Answering:
         """Return who answers a request about a stream that is not led here."""

@@ -21,7 +21,7 @@ Source: nats-server's `processStreamAssignment`, `processClusterCreateStream`, `
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -30,6 +30,7 @@ import msgspec
 
 from natsd.accounts.internal_client import InternalClient
 from natsd.jetstream.account import JetStreamAccount
+from natsd.jetstream.consumer.consumer import Floor
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.meta import CreateStream, DeleteStream
 from natsd.jetstream.meta_group.assignments import Assignment, Assignments, Change, Reassign
@@ -52,12 +53,15 @@ from natsd.store.errors import StoreError
 _logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
+CAUGHT_UP_LAG: Final = 10
+"""A replica that lacks no more entries is shown as current."""
 SUPERSEDED: Final = "superseded"
 """Directory of an account for the files of replicas whose group was rescued without them."""
 
 Key = tuple[str, str]
 Propose = Callable[[Change], Awaitable[object]]
 AskToDelete = Callable[[str, str, str, int], Awaitable[None]]
+Report = Callable[[str, str, Sequence[Floor]], Awaitable[bool]]
 
 
 @dataclass(slots=True)
@@ -119,6 +123,10 @@ class LocalStreams:
         """Called when consumers that a read replica of this server serves have begun."""
         self.ask_to_delete: AskToDelete
         """Has the leader of a stream delete a consumer."""
+        self.report: Report
+        """Tells the leader of a stream how far consumers are that this server serves."""
+        self.place_consumers: Callable[[LocalStream], Awaitable[None]]
+        """Has consumers whose server has no read replica any more served by another one."""
         self.own_member: Callable[[], int] = lambda: self.member_of(self._server)
         """Returns which member of all groups this server is."""
         self.rescue_failed: Callable[[str, str], Awaitable[None]] = _nothing
@@ -274,6 +282,7 @@ class LocalStreams:
             if not have.is_led:
                 return True
             await self._configure(have)
+            await self.place_consumers(have)
         return await self._keep_members(have)
 
     # ---- opening and ending
@@ -334,6 +343,7 @@ class LocalStreams:
         have.replica.on_leading = lambda: self._leading(have)
         have.replica.on_own_begun = lambda: self.own_begun()
         have.replica.ask_to_delete = partial(self.ask_to_delete, *wanted.key)
+        have.replica.report = partial(self.report, *wanted.key)
         have.group = await self._host.start_group(
             wanted.group,
             member,

@@ -3,9 +3,12 @@
     created      the stream's leader chooses the server, and has that server say how it began
     listed       the stream's leader asks all servers for the infos of those that they serve
     not used     the server that serves it asks the stream's leader to delete it
+    acked        the server that serves it tells the stream's leader up to where, now and then
+    moved        if its server has no read replica any more, the stream's leader chooses another one
 
 Promise
-- The server is chosen once: its name is in the configuration from then on.
+- The server is chosen once: its name is in the configuration from then on. Only a consumer that was
+  created for `any` server, or says that it may move, gets another one.
 - Nothing waits longer than a question does for a server that is away.
 
 stream/own_consumers.py serves them.
@@ -13,15 +16,23 @@ stream/own_consumers.py serves them.
 
 import asyncio
 import contextlib
+import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from natsd.jetstream.consumer.consumer import Consumer
-from natsd.jetstream.consumer.metadata import ANY, READ_REPLICA, read_replica, refusal
+from natsd.jetstream.consumer.consumer import Consumer, Floor
+from natsd.jetstream.consumer.metadata import (
+    ANY,
+    may_move,
+    on_read_replica,
+    read_replica,
+    refusal,
+)
+from natsd.jetstream.errors import ApiError, ErrorId, api_error
 from natsd.jetstream.meta_group.answering import Unanswered
-from natsd.jetstream.meta_group.local_streams import LocalStreams
+from natsd.jetstream.meta_group.local_streams import CAUGHT_UP_LAG, LocalStream, LocalStreams
 from natsd.jetstream.meta_group.peers import Peers
 from natsd.jetstream.meta_group.questions import Answer, Question, Questions
 from natsd.jetstream.models.consumer import ConsumerConfig, ConsumerInfo
@@ -29,7 +40,10 @@ from natsd.jetstream.models.go_json import encode, encoded
 from natsd.jetstream.models.stream import ClusterInfo
 from natsd.jetstream.stream.stream import Stream
 
+_logger = logging.getLogger(__name__)
+
 ONE, ALL, UNUSED = "own_consumer", "own_consumers", "unused_consumer"
+FLOORS = "own_consumers_floors"
 
 
 class ReadReplicaConsumers:
@@ -56,6 +70,7 @@ class ReadReplicaConsumers:
             ONE: self._answer_one,
             ALL: self._answer_all,
             UNUSED: self._answer_unused,
+            FLOORS: self._answer_floors,
         }
 
     # Where a consumer is served
@@ -68,13 +83,25 @@ class ReadReplicaConsumers:
         """
         wanted = read_replica(config)
         existing = stream.consumers.get(config.durable_name or config.name)
-        if not wanted or (existing is not None and wanted != ANY):
+        if not wanted or (existing is not None and not may_move(config)):
             return config
         if existing is not None and existing.server:
-            server = existing.server
-        else:
-            server = self._server_for(stream, wanted, requester)
-        return config.model_copy(update={"metadata": config.metadata | {READ_REPLICA: server}})
+            return on_read_replica(config, existing.server)
+        return on_read_replica(config, self._server_for(stream, wanted, requester))
+
+    async def move_on(self, local: LocalStream) -> None:
+        """As the stream's leader, move consumers whose server has no read replica any more.
+
+        They stand still as long as no server has one. Raises ApiError, StoreError, OSError.
+        """
+        stream, servers = local.stream, local.assignment.read_replicas
+        if stream is None or not servers:
+            return
+        for each in list(stream.consumers.values()):
+            if each.server and each.server not in servers and may_move(each.config):
+                server = self._server_for(stream, ANY, "")
+                _logger.warning("JetStream: %s moves from %s to %s", each, each.server, server)
+                await stream.move_consumer(each, server)
 
     def _server_for(self, stream: Stream, wanted: str, requester: str) -> str:
         local = self._streams.find(stream.account.name, stream.name)
@@ -88,12 +115,31 @@ class ReadReplicaConsumers:
         if requester in servers:
             return requester
         served = Counter(each.server for each in stream.consumers.values())
-        return min(servers, key=lambda each: (not self._peers.is_online(each), served[each], each))
+        lags = {} if local is None or local.group is None else local.group.lags()
+
+        def rank(server: str) -> tuple[bool, bool, int, str]:
+            lag = lags.get(self._streams.member_of(server))
+            lacks_it = lag is None or lag > CAUGHT_UP_LAG
+            return not self._peers.is_online(server), lacks_it, served[server], server
+
+        return min(servers, key=rank)
 
     def cluster_of(self, consumer: Consumer) -> ClusterInfo:
         """Return where a consumer is served; without a leader, it is not."""
         is_there = consumer.is_serving
         return ClusterInfo(name=self._cluster_name(), leader=consumer.server if is_there else "")
+
+    def has_server(self, consumer: Consumer) -> bool:
+        """Return whether the server that is to serve a consumer has a read replica to do so."""
+        stream = consumer.stream
+        local = self._streams.find(stream.account.name, stream.config.name)
+        return local is None or consumer.server in local.assignment.read_replicas
+
+    def why_not(self, consumer: Consumer) -> ApiError:
+        """Return the error for a consumer that nobody serves at the moment."""
+        if self.has_server(consumer):
+            return api_error(ErrorId.JSConsumerOfflineErr)
+        return api_error(ErrorId.JSConsumerOfflineReasonErrF, err=no_read_replica(consumer))
 
     # Infos
 
@@ -130,6 +176,14 @@ class ReadReplicaConsumers:
         with contextlib.suppress(Unanswered):
             await self._questions.first(Question(UNUSED, account, stream, body=body))
 
+    async def report(self, account: str, stream: str, floors: Sequence[Floor]) -> bool:
+        """Tell the stream's leader how far consumers are; return whether it has kept that."""
+        body = msgspec.json.encode(floors)
+        with contextlib.suppress(Unanswered):
+            await self._questions.first(Question(FLOORS, account, stream, body=body))
+            return True
+        return False
+
     # Answers to other servers
 
     async def _answer_one(self, question: Question) -> bytes | None:
@@ -162,6 +216,23 @@ class ReadReplicaConsumers:
             await stream.delete_consumer(name, only=consumer)
             await stream.agreed()
         return b"1"
+
+    async def _answer_floors(self, question: Question) -> bytes | None:
+        local = self._streams.find(question.account, question.stream)
+        if local is None or not local.is_led or local.stream is None:
+            return None
+        stream = local.stream
+        for floor in msgspec.json.decode(question.body, type=list[Floor]):
+            consumer = stream.consumers.get(floor.name)
+            if consumer is not None:
+                consumer.note_floor(floor)
+        await stream.agreed()
+        return b"1"
+
+
+def no_read_replica(consumer: Consumer) -> str:
+    """Return why nobody serves a consumer whose server has no read replica of the stream."""
+    return f"server '{consumer.server}' has no read replica of the stream any more"
 
 
 def _read_info(text: bytes | msgspec.Raw) -> ConsumerInfo:

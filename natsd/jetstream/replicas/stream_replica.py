@@ -41,6 +41,7 @@ from natsd.jetstream.commands.commands import Command, Publish
 from natsd.jetstream.commands.committer import NotCommitted
 from natsd.jetstream.commands.encoding import encode
 from natsd.jetstream.replicas.catch_up import CatchUp
+from natsd.jetstream.replicas.deletions import Deletions
 from natsd.jetstream.replicas.early_answers import EarlyAnswers
 from natsd.jetstream.replicas.gathering import Gathering
 from natsd.jetstream.replicas.lack import Lack, fetch
@@ -51,7 +52,7 @@ from natsd.jetstream.replicas.reconciling import reconcile
 from natsd.jetstream.replicas.stream_image import BuiltStream, manifest_of
 from natsd.jetstream.stream.follower import Follower
 from natsd.jetstream.stream.leading import SteppedDown, lead, step_down, stop_leading
-from natsd.jetstream.stream.own_consumers import AskToDelete
+from natsd.jetstream.stream.own_consumers import AskToDelete, Report
 from natsd.jetstream.stream.publishing import encode_publish
 from natsd.jetstream.stream.settings_in_metadata import read_max_staleness_s
 from natsd.jetstream.stream.staleness import Staleness
@@ -131,6 +132,7 @@ class StreamReplica(StateMachine):
         self.on_own_begun: Callable[[], object] = lambda: None
         """Called when consumers that this read replica serves have begun."""
         self.ask_to_delete: AskToDelete | None = None
+        self.report: Report | None = None
         self._follower = Follower(stream)
         self._catch_up = catch_up
         self._loop = asyncio.get_running_loop()
@@ -141,6 +143,7 @@ class StreamReplica(StateMachine):
         self._events: deque[_Event] = deque()
         self._is_whole = is_whole  # False: its stream is to be replaced by that of the leader
         self._is_current = False  # it has had all that was committed, and lacks nothing since
+        self._deletions = Deletions()  # of consumers that the files lack
         self._is_read_replica = is_read_replica
         self._staleness = Staleness(self._loop.time)  # of a read replica
         self._answering: asyncio.Task[None] | None = None  # begins to answer direct gets
@@ -188,6 +191,7 @@ class StreamReplica(StateMachine):
         self.stream.on_rolled_back = self._rolled_back
         self.stream.own_consumers.on_begun = self.on_own_begun
         self.stream.own_consumers.ask_to_delete = self.ask_to_delete
+        self.stream.own_consumers.report = self.report
         for place, store in enumerate(self.stream.file_stores):
             store.repair_from(partial(self._catch_up.copies, self._members, place))
 
@@ -386,7 +390,8 @@ class StreamReplica(StateMachine):
         A group may begin with a stream (`applied` is 0), which a new replica does not have.
         """
         is_there = self._has(applied) and (applied > 0 or self._is_current)
-        return self.stream if is_there and self.failure is None else None
+        is_whole = self.failure is None and self._deletions.are_certain
+        return self.stream if is_there and is_whole else None
 
     def _rolled_back(self, error: StoreError) -> None:
         """Take note that the stream has undone what it could not write, committed or not.
@@ -513,6 +518,10 @@ class StreamReplica(StateMachine):
         elif self._is_rolled_back and not self._is_replaced_next:
             with self._changing():
                 await self._rewind(group)
+        elif self._deletions.are_lost:
+            group.node.is_observer = True
+            self._is_whole, self._deletions = False, Deletions()
+            self._events.appendleft(_Lack(Manifest(self._follower.applied)))
         elif self._events:
             event = self._events[0]
             await self._apply_next(event)
@@ -626,12 +635,14 @@ class StreamReplica(StateMachine):
     async def _reconcile(self, opened: _Opened) -> None:
         """Go on with the files, or fetch the stream if they lack something."""
         assert self._group is not None
-        is_there = await reconcile(self.stream, opened.manifest)
+        lacking = await reconcile(self.stream, opened.manifest)
+        deletions = await Deletions.explain(lacking, self._group.node.log)
         if self._events[0] is not opened:  # it was left behind, and is replaced next
             return
-        if not is_there:
+        if deletions is None:
             self._events[0] = _Lack(opened.manifest)
             return
+        self._deletions = deletions
         self._follower.forget_limits()
         self._is_whole = True
         self._may_lead(self._group)
@@ -643,7 +654,7 @@ class StreamReplica(StateMachine):
             await self._catch_up.interrupt()
             self._follower.follow(await built.stream.install(self.stream))
             self._watch_stream()
-            self._is_rolled_back = False
+            self._is_rolled_back, self._deletions = False, Deletions()
             self._follower.start_from(built.applied)
             self._is_whole = built.applied >= self._wanted
         if not self._is_whole:

@@ -269,7 +269,7 @@ class Follower:
         known = stream.consumers.get(command.name)
         if known is not None and known.created_ns == command.created_ns:
             return
-        if known is not None:  # it was made later, and is made again
+        if known is not None:  # it was made later, and is made again; or it moves
             await known.delete()
         start = StartPosition(command.next_sequence, resume=command.resume)
         new = lifecycle.NewConsumer(command.name, config, command.created_ns, start)
@@ -307,7 +307,7 @@ class Follower:
     @_apply.register
     async def _(self, command: ResetConsumer) -> None:
         consumer = self._consumer(command.name)
-        if consumer is not None:
+        if consumer is not None and not consumer.has_own_state:
             consumer.store.reset(command.next_sequence - 1)
 
     @_apply.register

@@ -3,35 +3,43 @@
     leader of the stream ── CreateConsumer, UpdateConsumer, … ──▶ all replicas know the consumer
                                                                   │ metadata natsd.read_replica: n4
     n4's read replica answers direct gets ──▶ begin ──▶ its consumers deliver what it has applied
+                      │                                 └─▶ their ack floors ─▶ the stream's leader
                       is too old, lacks something, is no read replica ──▶ end: they stand still
 
 Promise
 - Whether there is such a consumer, and how it is configured, is decided by the stream's leader, as
-  for all consumers. What was delivered and acknowledged is in the files of this server alone: no
-  command says it, and no other server has it.
+  for all consumers. What was delivered and acknowledged is in the files of this server alone.
+- The leader is told every REPORT_EVERY_S up to where everything is acknowledged, and has all
+  replicas keep that. From there a consumer goes on if its state here is lost, or if another server
+  is to serve it.
 - They deliver only what is committed, and only from a moment at which the read replica has had all
   that was committed before. So what they delivered earlier is in the stream, unless it was removed.
 - A read replica that is made anew from another one keeps their states.
 - The commands of the stream's log come again after a restart. One that was made before a consumer
-  that is there already, and is of an earlier one of that name, changes nothing (`is_ahead`).
+  that is there already, and is of an earlier one of that name, changes nothing (`is_ahead`). One
+  that moves creates a later one.
 - One that was not used for too long is removed by the stream's leader, which is asked.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from natsd.jetstream.consumer import lifecycle
-from natsd.jetstream.consumer.consumer import Consumer
+from natsd.jetstream.consumer.consumer import Consumer, Floor
 from natsd.jetstream.consumer.files import ConsumerAsset
 from natsd.jetstream.stream.staleness import Staleness
 
 _logger = logging.getLogger(__name__)
 
+REPORT_EVERY_S: Final = 5.0
+
 AskToDelete = Callable[[str, int], Awaitable[None]]
 """Has the stream's leader delete the consumer of that name and creation time."""
+Report = Callable[[Sequence[Floor]], Awaitable[bool]]
+"""Tells the stream's leader how far consumers are; returns whether it knows that now."""
 
 
 class _State(NamedTuple):
@@ -55,6 +63,10 @@ class OwnConsumers:
         self.on_begun: Callable[[], object] = lambda: None
         """Called when some of them have begun."""
         self.ask_to_delete: AskToDelete | None = None
+        self.report: Report | None = None
+        self._known: dict[str, Floor] = {}  # what the leader was told of consumers
+        self._reporting: asyncio.Task[None] | None = None
+        self._next_report_s = 0.0
 
     @property
     def all(self) -> list[Consumer]:
@@ -68,6 +80,7 @@ class OwnConsumers:
         if self._staleness is not staleness:
             self._staleness, self._is_due = staleness, True
         self._begin_soon()
+        self._report_soon()
 
     def made(self) -> None:
         """Have a consumer that was just made deliver, if the read replica answers."""
@@ -79,9 +92,10 @@ class OwnConsumers:
         if self._staleness is None:
             return
         self._staleness = None
-        if self._beginning is not None:
-            self._beginning.cancel()
-            self._beginning = None
+        for task in (self._beginning, self._reporting):
+            if task is not None:
+                task.cancel()
+        self._beginning = self._reporting = None
         for consumer in self.all:
             consumer.stand_still()
 
@@ -106,6 +120,26 @@ class OwnConsumers:
         self._is_due |= has_failed
         self._beginning = None
         self.on_begun()
+
+    def _report_soon(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self.report is None or self._reporting is not None or loop.time() < self._next_report_s:
+            return
+        self._next_report_s = loop.time() + REPORT_EVERY_S
+        floors = [each.floor for each in self.all if each.is_serving]
+        news = [each for each in floors if self._known.get(each.name) != each]
+        self._known = {each.name: each for each in floors if self._known.get(each.name) == each}
+        if news:
+            self._reporting = loop.create_task(self._tell(self.report, news))
+
+    async def _tell(self, report: Report, news: Sequence[Floor]) -> None:
+        """Report; what the leader does not get is part of a later report."""
+        try:
+            if await report(news):
+                self._known |= {each.name: each for each in news}
+        except Exception:
+            _logger.exception("JetStream: the stream's leader is told later of %s", news)
+        self._reporting = None
 
     async def _remove_unused(self, consumer: Consumer) -> None:
         """Have the stream's leader delete a consumer; its command comes with the log."""
@@ -132,6 +166,8 @@ class OwnConsumers:
             return False
         if known.created_ns == created_ns:
             self._ahead.discard(name)
+        elif known.created_ns < created_ns and not self.is_ahead(name):
+            return False
         else:
             self._ahead.add(name)
         return True
@@ -155,7 +191,9 @@ class OwnConsumers:
         Raises StoreError.
         """
         self.on_begun, self.ask_to_delete = before.on_begun, before.ask_to_delete
+        self.report = before.report
         for each in self.all:
             state = before._set_aside.get(each.name)
             if state is not None and state.created_ns == each.created_ns:
                 each.own_store.restore(state.encoded)
+                each.has_own_state = True

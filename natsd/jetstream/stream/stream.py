@@ -780,6 +780,12 @@ class Stream:
                 raise api_error(ErrorId.JSStreamNotFoundErr)
             return await lifecycle.create(self, self.account, config, action, pedantic=pedantic)
 
+    async def move_consumer(self, consumer: Consumer, server: str) -> None:
+        """Have another server's read replica serve a consumer, as `lifecycle.move` does."""
+        async with self._changing(self.name):
+            if self.consumers.get(consumer.name) is consumer:
+                await lifecycle.move(consumer, server)
+
     async def delete_consumer(self, name: str, *, only: Consumer | None = None) -> None:
         """Delete a consumer, on disk too on return. Raises ApiError 10014.
 

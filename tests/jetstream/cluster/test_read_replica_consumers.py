@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import nats
@@ -23,6 +26,7 @@ from tests.jetstream.cluster.sites import (
     READ_REPLICA,
     connect,
     create,
+    members,
     named,
     read_replica_of,
     store,
@@ -74,14 +78,35 @@ class Far:
 
         await until(is_served)
 
-    async def is_offline(self) -> bool:
+    async def is_offline(self, code: int = 10119) -> bool:
         try:
             await self.info()
         except APIError as error:
-            return error.err_code == 10119
+            return error.err_code == code
         except nats.errors.TimeoutError:
             return False
         return False
+
+    async def has_no_read_replica(self) -> bool:
+        """Return whether the info says that the consumer's server has no read replica."""
+        return await self.is_offline(10195)
+
+    async def until_reported(self, sequence: int, name: str = "c") -> None:
+        """Wait until the stream's leader knows up to where a consumer's messages are acked."""
+        options = {"account": "A", "accounts": True, "streams": True, "consumer": True}
+
+        async def is_reported() -> bool:
+            leader = named(self.cluster, await leader_of(self.near, "S"))
+            client = await self.cluster.connect(leader, user="s", password="s")
+            subject = f"$SYS.REQ.SERVER.{client._server_info['server_id']}.JSZ"
+            answer = await client.request(subject, json.dumps(options).encode(), timeout=5)
+            await client.close()
+            (account,) = json.loads(answer.data)["data"]["account_details"]
+            (stream,) = account["stream_detail"]
+            (found,) = (each for each in stream["consumer_detail"] if each["name"] == name)
+            return bool(found["ack_floor"]["stream_seq"] == sequence)
+
+        await until(is_reported)
 
     async def pause_others(self) -> None:
         for each in self.cluster.servers:
@@ -157,9 +182,10 @@ async def test_a_push_consumer_delivers_to_clients_of_both_sites(site: Far) -> N
                 if "Status" not in (message.headers or {}):
                     await message.ack()
                     found.append(message.data)
-            while "Natsd-Staleness" not in (message.headers or {}):
+            while "Status" not in message.headers:
                 message = await messages.next_msg(timeout=10)
         assert message.headers["Status"] == "100"
+        assert message.headers["Natsd-Staleness"].endswith("s")
         await messages.unsubscribe()
 
 
@@ -174,6 +200,54 @@ async def test_statuses_say_how_old_the_state_may_be(site: Far) -> None:
         answer = await site.far.request("$JS.API.CONSUMER.MSG.NEXT.S.c", body, timeout=5)
         assert answer.headers["Status"] == status
         assert answer.headers["Natsd-Staleness"].endswith("s")
+
+
+async def test_messages_say_how_old_they_may_be(site: Far) -> None:
+    js = site.near.jetstream()
+    await js.publish("s.a", b"bare")
+    await js.publish("s.a", b"with headers", headers={"Color": "red"})
+    await site.consumer()
+    for expected in ({}, {"Color": "red"}):
+        (message,) = await pull(site.far, 1)
+        headers = dict(message.headers or {})
+        assert float(headers.pop("Natsd-Staleness").removesuffix("s")) < 10
+        assert headers == expected
+    await site.consumer("sizes", headers_only=True)
+    found = [each.headers for each in await pull(site.far, 2, "sizes")]
+    assert [each["Nats-Msg-Size"] for each in found] == ["4", "12"]
+    assert all("Natsd-Staleness" in each for each in found)
+    await ask(
+        site.near, "CONSUMER.CREATE.S.d", stream_name="S", config={"durable_name": "d"}
+    )  # an ordinary one
+    (message,) = await pull(site.far, 1, "d")
+    assert message.headers is None
+
+
+async def test_flow_control_and_max_bytes_count_the_age(site: Far) -> None:
+    js = site.near.jetstream()
+    for _ in range(100):
+        await js.publish("s.a", bytes(50_000))  # more than the window of flow control
+    settings = {"deliver_subject": "to.here", "flow_control": True, "idle_heartbeat": int(1e9)}
+    messages = await site.far.subscribe("to.here")
+    await site.consumer("push", ack_policy="none", **settings)
+    found, asked = 0, 0
+    async with asyncio.timeout(30):
+        while found < 100:
+            message = await messages.next_msg(timeout=20)
+            if message.data:
+                assert message.headers["Natsd-Staleness"].endswith("s")
+                found += 1
+            elif message.reply:
+                await message.respond(b"")
+                asked += 1
+    assert asked
+    await site.consumer()
+    (one,) = await pull(site.far, 1)
+    size = len(one.subject) + len(one.reply) + len(one.data)  # and headers
+    body = b'{"batch":1,"expires":1000000000,"max_bytes":%d}' % (size + 10)
+    answer = await site.far.request("$JS.API.CONSUMER.MSG.NEXT.S.c", body, timeout=5)
+    assert answer.headers["Status"] == "409"
+    assert answer.headers["Natsd-Staleness"]
 
 
 async def test_any_is_the_server_of_the_client_if_it_has_a_read_replica(site: Far) -> None:
@@ -333,15 +407,123 @@ async def test_it_stands_still_while_its_server_has_no_read_replica(site: Far) -
         await store(site.near, b"%d" % number)
     await site.consumer()
     assert await acked(await pull(site.far, 1)) == [b"0"]
+    await site.until_reported(1)
     await ask(site.near, "STREAM.PEER.REMOVE.S", peer=site.name)
     other = ({"n4", "n5"} - {site.name}).pop()
     await wait_for_members(site.near, NEAR_NAMES, {other})
 
-    await until(site.is_offline)
+    await until(site.has_no_read_replica)
+    with pytest.raises(APIError) as raised:
+        await site.info()
+    reason = f"server '{site.name}' has no read replica of the stream any more"
+    assert raised.value.description == f"consumer is offline: {reason}"
+    assert (await ask(site.near, "CONSUMER.LIST.S"))["offline"] == {"c": reason}
     await ask(site.near, "STREAM.PEER.REMOVE.S", peer=other)
     await wait_for_members(site.near, NEAR_NAMES, {site.name})
     await site.until_served()
-    assert [each.data for each in await pull(site.far, 2)] == [b"0", b"1"]  # its files were gone
+    assert [each.data for each in await pull(site.far, 1)] == [b"1"]  # its files were gone
+
+
+async def remove_from_stream(site: Far, _system: nats.NATS) -> None:
+    await ask(site.near, "STREAM.PEER.REMOVE.S", peer=site.name)
+
+
+async def remove_server(site: Far, system: nats.NATS) -> None:
+    await asyncio.to_thread(site.cluster.stop, site.server)
+    await asyncio.to_thread(site.cluster.wait_for_jetstream)
+    await ask(system, "SERVER.REMOVE", peer=site.name)
+
+
+async def place_elsewhere(site: Far, _system: nats.NATS) -> None:
+    tags = f"region:eu,!only:{site.name}"
+    metadata = {"natsd.read_replicas": "1", "natsd.read_replica_tags": tags}
+    await update(site.near, metadata=metadata)
+
+
+@pytest.mark.parametrize("number", ["1", "2"])
+@pytest.mark.parametrize("remove", [remove_from_stream, remove_server, place_elsewhere])
+async def test_one_for_any_goes_on_at_another_read_replica(
+    remove: Callable[[Far, nats.NATS], Awaitable[None]], number: str
+) -> None:
+    far = [{"server_tags": ["region:eu", f"only:{name}"]} for name in ("n4", "n5")]
+    async with natsd.testing.cluster(
+        5, config=CONFIG, per_server=[NEAR, NEAR, NEAR, *far]
+    ) as cluster:
+        await asyncio.to_thread(cluster.wait_for_jetstream)
+        near = await connect(cluster, 0)
+        await create(near, metadata={**READ_REPLICA, "natsd.read_replicas": number})
+        await until(lambda: has_read_replicas(near, int(number)))
+        name = min((await members(near))[1])
+        site = Far(cluster, named(cluster, name), near, near)
+        client = await connect(cluster, site.server)
+        for at in range(4):
+            await store(near, b"%d" % at)
+        before = await site.consumer(server="any", client=client)
+        assert before["config"]["metadata"][NAME] == name
+        await site.consumer("named")
+        first = await pull(near, 4)
+        assert await acked(first[:2] + first[3:]) == [b"0", b"1", b"3"]
+        await site.until_reported(2)
+        await remove(site, await cluster.connect(0, user="s", password="s"))
+
+        other = ({"n4", "n5"} - {name}).pop()
+        moved = Far(cluster, named(cluster, other), near, near)
+        await moved.until_served()
+        assert await acked(await pull(near, 2)) == [b"2", b"3"]  # what was acked behind 2 is lost
+        info = await moved.info()
+        assert info["config"]["metadata"][NAME] == other
+        assert info["config"]["metadata"]["natsd.read_replica_moves"] == "true"
+        assert (info["cluster"]["leader"], info["ack_floor"]["stream_seq"]) == (other, 4)
+        listed = await ask(near, "CONSUMER.LIST.S")
+        assert (
+            [each["name"] for each in listed["consumers"]],
+            listed["missing"],
+        ) == (["c"], ["named"])
+        again = await site.consumer(server="any")
+        assert again["config"]["metadata"][NAME] == other
+
+
+async def has_read_replicas(client: nats.NATS, number: int) -> bool:
+    return len((await members(client))[1]) == number
+
+
+async def test_one_for_any_waits_for_a_read_replica(site: Far) -> None:
+    await store(site.near, b"0")
+    await site.consumer(server="any")
+    await update(site.near, metadata={})
+    await until(site.has_no_read_replica)
+    await update(site.near, metadata=READ_REPLICA)
+    server = await read_replica_of(site.near, site.cluster)
+    await Far(site.cluster, server, site.near, site.far).until_served()
+    assert await acked(await pull(site.near, 1)) == [b"0"]
+
+
+async def test_one_that_lost_its_disk_goes_on_from_what_was_reported(site: Far) -> None:
+    for number in range(3):
+        await store(site.near, b"%d" % number)
+    await site.consumer()
+    await site.consumer("memory", mem_storage=True)
+    for name in ("c", "memory"):
+        assert await acked(await pull(site.far, 2, name)) == [b"0", b"1"]
+        await site.until_reported(2, name)
+    await asyncio.to_thread(site.cluster.restart, site.server)
+    await site.until_served("memory")
+    assert await acked(await pull(site.near, 1, "memory")) == [b"2"]
+    await asyncio.to_thread(site.cluster.stop, site.server)
+    shutil.rmtree(site.server.directory / "jetstream")
+    await asyncio.to_thread(site.cluster.restart, site.server)
+    await site.until_served()
+    assert await acked(await pull(site.near, 1)) == [b"2"]
+
+
+async def test_a_reset_is_reported_too(site: Far) -> None:
+    for number in range(3):
+        await store(site.near, b"%d" % number)
+    await site.consumer()
+    assert len(await acked(await pull(site.far, 3))) == 3
+    await site.until_reported(3)
+    await ask(site.near, "CONSUMER.RESET.S.c", seq=2)
+    await site.until_reported(1)
 
 
 async def test_an_unused_one_is_removed_by_the_streams_leader(site: Far) -> None:
@@ -371,6 +553,11 @@ async def test_requests_that_need_its_state_are_answered_there(site: Far) -> Non
         ({"server": "n1"}, 10094, "on a read replica: server 'n1' has none of the stream"),
         ({"server": "N4"}, 10094, "on a read replica: server 'N4' has none of the stream"),
         ({"num_replicas": 3}, 10094, "on a read replica has one replica, not 3"),
+        (
+            {"metadata": {"natsd.read_replica_moves": "yes"}},
+            10094,
+            "on a read replica moves if 'natsd.read_replica_moves' is 'true', not 'yes'",
+        ),
     ],
 )
 async def test_refused(site: Far, settings: dict[str, Any], code: int, text: str) -> None:
@@ -395,9 +582,9 @@ async def test_a_consumer_whose_stream_has_no_read_replicas_any_more_is_offline(
     await site.consumer()
     await update(site.near, metadata={}, num_replicas=1)
 
-    await until(site.is_offline)
+    await until(site.has_no_read_replica)
     await until(lambda: has_no_group(site.near))
-    assert await site.is_offline()
+    assert await site.has_no_read_replica()
     listed = await ask(site.near, "CONSUMER.LIST.S")
     assert (listed["missing"], (await ask(site.near, "CONSUMER.NAMES.S"))["consumers"]) == (
         ["c"],

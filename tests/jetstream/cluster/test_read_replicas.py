@@ -244,6 +244,29 @@ async def test_a_server_that_is_removed_loses_its_read_replica_to_another_one(
     await wait_for_members(near, NEAR_NAMES, {"n4", "n5"} - {name})
 
 
+async def test_one_that_was_removed_does_not_come_back_by_itself(sites: NatsCluster) -> None:
+    near = await connect(sites, 0)
+    two = {**READ_REPLICA, "natsd.read_replicas": "2"}
+    await create(near, metadata=two)
+    await wait_for_members(near, NEAR_NAMES, {"n4", "n5"})
+    await ask(near, "STREAM.PEER.REMOVE.S", peer="n4")
+    await wait_for_members(near, NEAR_NAMES, {"n5"})
+    system = await sites.connect(0, user="s", password="s")
+    for name in ("a", "b"):  # a restart brings news, with which the others make what is lacking
+        await asyncio.to_thread(sites.restart, named(sites, "n4"))
+        await asyncio.to_thread(sites.wait_for_jetstream)
+        await ask(near, f"STREAM.CREATE.{name}", name=name, num_replicas=3)
+        await ask(system, "META.LEADER.STEPDOWN")
+        await asyncio.to_thread(sites.wait_for_jetstream)
+        await wait_for_members(near, NEAR_NAMES, {"n5"})
+    await update(near, description="unchanged otherwise")
+    await wait_for_members(near, NEAR_NAMES, {"n5"})
+    await update(near, metadata=READ_REPLICA)  # one less is wanted: which one is said already
+    await wait_for_members(near, NEAR_NAMES, {"n5"})
+    await update(near, metadata=two)
+    await wait_for_members(near, NEAR_NAMES, {"n4", "n5"})
+
+
 @pytest.mark.parametrize("replicas", [1, 3])
 async def test_one_for_which_there_is_no_server_is_made_when_one_joins(replicas: int) -> None:
     per_server = [NEAR, NEAR, NEAR, FAR]

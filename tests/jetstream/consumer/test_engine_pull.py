@@ -304,6 +304,54 @@ async def test_headers_only(bench: Bench) -> None:
     ]
 
 
+@pytest.mark.parametrize("headers_only", [False, True])
+async def test_messages_of_a_read_replica_say_how_old_they_may_be(
+    bench: Bench, headers_only: bool
+) -> None:
+    asked = []
+
+    def age() -> bytes:
+        asked.append(b"Natsd-Staleness: 0.%03ds\r\n" % len(asked))
+        return asked[-1]
+
+    engine = bench.engine(EngineSettings(stream="S", headers_only=headers_only))
+    engine.mark_with(age)
+    bench.listen("inbox")
+    bench.append("a", data=b"hello")
+    bench.append("a", data=b"hello!", headers=b"NATS/1.0\r\nA: b\r\n\r\n")
+    bench.pull(b"3")
+    got = await bench.take()
+    own = [(b"Nats-Msg-Size: %d\r\n" % size if headers_only else b"") for size in (5, 6)]
+    assert [each.headers for each in got] == [
+        b"NATS/1.0\r\n" + own[0] + asked[0] + b"\r\n",
+        b"NATS/1.0\r\nA: b\r\n" + own[1] + asked[0] + b"\r\n",
+    ]
+    assert [each.data for each in got] == ([b"", b""] if headers_only else [b"hello", b"hello!"])
+    assert len(asked) == 1  # for all messages of a turn
+    bench.append("a")
+    (later,) = await bench.take()
+    assert len(asked) == 2
+    assert asked[1] in later.headers
+
+
+async def test_the_age_counts_for_the_bytes_that_a_request_wants(bench: Bench) -> None:
+    """The size of a message is that of its subject, reply, headers and data."""
+    line = b"Natsd-Staleness: 0.001s\r\n"
+    engine = bench.engine()
+    engine.mark_with(lambda: line)
+    bench.listen("inbox")
+    bench.append("a", data=b"hello")
+    bench.pull(b'{"batch":1,"max_bytes":1000}')
+    first = (await bench.take())[0]
+    assert first.reply is not None
+    size = len("a") + len(first.reply) + len(b"NATS/1.0\r\n") + len(line) + 2 + len(b"hello")
+    bench.append("a", data=b"hello")
+    bench.pull(b'{"batch":1,"max_bytes":%d}' % (size - 1))
+    assert (await bench.take())[0].status == "409 Message Size Exceeds MaxBytes"
+    bench.pull(b'{"batch":1,"max_bytes":%d}' % size)
+    assert (await bench.take())[0].data == b"hello"
+
+
 async def test_filters(bench: Bench) -> None:
     engine = bench.engine(EngineSettings(stream="S", filters=("a.*", "b")))
     bench.listen("inbox")

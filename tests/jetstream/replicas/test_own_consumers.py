@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from natsd.jetstream.consumer.consumer import Consumer
+from natsd.jetstream.consumer.consumer import Consumer, Floor
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
+from natsd.jetstream.stream import own_consumers
 from natsd.jetstream.stream.own_consumers import OwnConsumers
 from tests.jetstream.replicas.servers import Server, Servers, cluster
 from tests.jetstream.replicas.test_failures import find_no_space, write_nothing
@@ -31,17 +33,21 @@ class Far:
 
     async def make(self, **settings: object) -> None:
         """Have the leader create the consumer, and wait until the read replica serves it."""
-        config = ConsumerConfig(
-            durable_name="c",
-            ack_policy=AckPolicy.EXPLICIT,
-            metadata={"natsd.read_replica": self.server.name},
-            **settings,
-        )
+        settings = {"metadata": {"natsd.read_replica": self.server.name}} | settings
+        config = ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT, **settings)
         made = await self.leader.stream.create_consumer(config, "create")
-        await eventually_within(
-            lambda: self.is_served and self.consumer.created_ns == made.created_ns
-        )
+        if made.server == self.server.name:
+            await eventually_within(
+                lambda: self.is_served and self.consumer.created_ns == made.created_ns
+            )
         assert not made.is_serving
+
+    async def move(self) -> None:
+        """Have the leader move the consumer to the read replica, and wait until that serves it."""
+        stream = self.leader.stream
+        await stream.move_consumer(stream.consumers["c"], self.server.name)
+        await stream.agreed()
+        await eventually_within(lambda: self.is_served)
 
     @property
     def consumer(self) -> Consumer:
@@ -208,6 +214,106 @@ async def test_an_ordinary_follower_takes_a_change_that_its_leader_has_checked(
         await leader.stream.create_consumer(changed, "update")
         await servers.agree()
         assert other.replica.failure is None
+
+
+async def test_one_that_has_moved_goes_on_after_a_restart(tmp_path: Path) -> None:
+    """The commands of before the move come again, at its server and at the others."""
+    async with far(tmp_path) as site:
+        await site.store(1, 6)
+        config = {"natsd.read_replica": "elsewhere", "natsd.read_replica_moves": "true"}
+        await site.make(metadata=config)
+        before = site.leader.stream.consumers["c"]
+        before.note_floor(Floor("c", before.created_ns, 2))
+        await site.move()
+        assert await site.take(2) == [b"2", b"3"]
+        await site.restart()
+        assert await site.take(1) == [b"4"]
+        for each in site.servers.all:
+            if each is not site.server:
+                await site.servers.restart(each)
+                assert each.transfer.fetched == 0
+        await site.servers.leader()
+        for each in site.servers.all:
+            await eventually_within(lambda at=each: is_at(at, site.server.name))
+        assert await site.take(1) == [b"5"]
+
+
+def is_at(server: Server, name: str) -> bool:
+    consumer = server.stream.consumers.get("c")
+    return consumer is not None and consumer.server == name
+
+
+async def test_a_move_survives_snapshots_and_a_full_restart(tmp_path: Path) -> None:
+    async with far(tmp_path) as site:
+        config = {"natsd.read_replica": "elsewhere", "natsd.read_replica_moves": "true"}
+        await site.make(metadata=config)
+        await site.store(1, 123)
+        for each in site.servers.all:
+            await eventually_within(lambda at=each: at.group.node.log.snapshot.index > 50)
+        before = site.leader.stream.consumers["c"]
+        before.note_floor(Floor("c", before.created_ns, 100))
+        await site.move()
+        assert await site.take(1) == [b"100"]
+        await site.servers.agree(but=("consumers",))  # one that is left behind fetches the stream
+        await asyncio.gather(*(each.stop() for each in site.servers.all))
+        for each in site.servers.all:
+            await each.start()
+            await site.servers.serve(each)
+        site.server.replica.change_role(is_read_replica=True)
+        assert await site.take(1) == [b"101"]
+        assert [each.transfer.fetched for each in site.servers.all] == [0, 0, 0]
+
+
+async def test_a_move_that_nobody_agreed_to_is_undone(tmp_path: Path) -> None:
+    async with far(tmp_path) as site:
+        config = {"natsd.read_replica": "elsewhere", "natsd.read_replica_moves": "true"}
+        await site.make(metadata=config)
+        leader, name = site.leader, site.server.name
+        before = leader.stream.consumers["c"]
+        before.note_floor(Floor("c", before.created_ns, 1))
+        await leader.stream.agreed()
+        site.servers.cut(leader)
+        await leader.stream.move_consumer(before, name)
+        assert leader.stream.consumers["c"].server == name
+        await eventually_within(lambda: not leader.replica.is_leading)
+        await eventually_within(lambda: is_at(leader, "elsewhere"))
+        undone = leader.stream.consumers["c"]
+        assert undone.created_ns == before.created_ns
+        assert undone.store.tracker.floor_stream == 1
+        site.servers.network.cut.clear()
+
+
+async def test_its_leader_is_told_how_far_it_is(tmp_path: Path) -> None:
+    told: list[Floor] = []
+
+    async def report(floors: Sequence[Floor]) -> bool:
+        told.extend(floors)
+        return len(told) > 1  # the first report is lost
+
+    async with far(tmp_path) as site:
+        with patch.object(own_consumers, "REPORT_EVERY_S", 0.0):
+            await site.store(1, 3)
+            await site.make()
+            created_ns = site.consumer.created_ns
+            site.server.stream.own_consumers.report = report
+            await eventually_within(lambda: told == 2 * [Floor("c", created_ns, 0)])
+            assert await site.take(2) == [b"0", b"1"]
+            await eventually_within(lambda: told[-1].sequence == 2)
+
+
+async def test_one_whose_state_is_there_ignores_what_was_told(tmp_path: Path) -> None:
+    async with far(tmp_path) as site:
+        await site.store(1, 4)
+        await site.make()
+        assert await site.take(2) == [b"0", b"1"]
+        known = site.leader.stream.consumers["c"]
+        known.note_floor(Floor("c", known.created_ns, 1))
+        known.note_floor(Floor("c", known.created_ns - 1, 3))  # of an earlier one
+        await site.servers.agree(but=("consumers",))
+        assert known.store.tracker.floor_stream == 1
+        assert await site.take(1) == [b"2"]
+        await site.restart()
+        assert await site.take(1) == [b"3"]
 
 
 async def test_one_that_is_not_used_is_removed_by_the_leader(tmp_path: Path) -> None:

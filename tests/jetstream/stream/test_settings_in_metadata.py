@@ -8,6 +8,7 @@ from natsd.core.steps import at_once
 from natsd.jetstream.consumer.changes import check_update as check_consumer_update
 from natsd.jetstream.consumer.config import check_config
 from natsd.jetstream.consumer.defaults import Ceilings
+from natsd.jetstream.consumer.metadata import check_settings
 from natsd.jetstream.errors import ApiError
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
@@ -115,7 +116,7 @@ def test_read_replicas_need_direct_gets_and_a_cluster() -> None:
         at_once(check_update(before, after, ALONE, dict))
 
 
-FAR = "natsd.read_replica"
+FAR, MOVES = "natsd.read_replica", "natsd.read_replica_moves"
 CEILINGS = Ceilings(max_ack_pending=0, max_request_batch=0, account_max_ack_pending=0)
 
 
@@ -147,6 +148,27 @@ def test_consumers_on_read_replicas(
         return
     with pytest.raises(ApiError) as raised:
         at_once(check_config(config, stream, CEILINGS))
+    assert (raised.value.err_code, raised.value.description) == (10094, f"consumer {text}")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "text"),
+    [
+        ({FAR: "n4", MOVES: "true"}, ""),
+        ({MOVES: "true"}, f"with '{MOVES}' needs '{FAR}'"),
+        (
+            {FAR: "n4", MOVES: "false"},
+            f"on a read replica moves if '{MOVES}' is 'true', not 'false'",
+        ),
+    ],
+)
+def test_consumers_on_read_replicas_that_may_move(metadata: dict[str, str], text: str) -> None:
+    config = ConsumerConfig(durable_name="c", metadata=metadata)
+    if not text:
+        check_settings(config)
+        return
+    with pytest.raises(ApiError) as raised:
+        check_settings(config)
     assert (raised.value.err_code, raised.value.description) == (10094, f"consumer {text}")
 
 
