@@ -24,6 +24,7 @@ from natsd.backup.manifest import Manifest, StreamCopy
 from natsd.backup.pruning import prune
 from natsd.backup.source import Progress, Source
 from natsd.backup.verifying import Verification, Verified
+from natsd.cli.commands import command_parser
 from natsd.cli.connection import add_connection, options_of
 from natsd.jetstream.names import is_valid_asset_name
 from natsd.server.log import on_one_line
@@ -89,7 +90,7 @@ def backup_parser() -> argparse.ArgumentParser:
         "Back up streams: only what has changed.\n\n"
         "natsd backup list DIR, natsd backup verify DIR and natsd backup prune DIR look after them."
     )
-    result = _parser("natsd backup", text, EXAMPLES)
+    result = command_parser("natsd backup", text, EXAMPLES)
     _add_common(result)
     _add_place(result, "take the streams from the files of a stopped server")
     result.add_argument(
@@ -109,7 +110,7 @@ def backup_parser() -> argparse.ArgumentParser:
 
 def restore_parser() -> argparse.ArgumentParser:
     """Return the parser of `natsd restore DIR`."""
-    result = _parser("natsd restore", "Restore streams from a backup.", RESTORE_EXAMPLES)
+    result = command_parser("natsd restore", "Restore streams from a backup.", RESTORE_EXAMPLES)
     _add_common(result)
     _add_place(result, "restore into the files of a stopped server")
     result.add_argument(
@@ -132,7 +133,7 @@ def restore_parser() -> argparse.ArgumentParser:
 
 
 def _action_parser() -> argparse.ArgumentParser:
-    result = _parser("natsd backup", "Look after a directory of backups.", EXAMPLES)
+    result = command_parser("natsd backup", "Look after a directory of backups.", EXAMPLES)
     actions = result.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
         ("list", "show the backups"),
@@ -146,15 +147,6 @@ def _action_parser() -> argparse.ArgumentParser:
         if name == "prune":
             action.add_argument("--keep", type=_count, required=True, metavar="N")
     return result
-
-
-def _parser(name: str, text: str, examples: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
-        prog=name,
-        description=text,
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

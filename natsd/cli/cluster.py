@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import json
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from typing import Final
 
 from natsd.cli.cluster_logs import Logs
 from natsd.cli.cluster_table import as_json, table
+from natsd.cli.commands import command_parser, refuse
 from natsd.local_cluster.cluster import LocalCluster, lock, missing_in
 from natsd.local_cluster.errors import LocalClusterError
 from natsd.local_cluster.member import Member
@@ -62,21 +62,16 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return action(given)
     except LocalClusterError as error:
-        return _refuse(str(error))
+        return refuse(str(error))
     except OSError as error:
-        return _refuse(f"{error.filename or given.dir}: {error.strerror or error}")
+        return refuse(f"{error.filename or given.dir}: {error.strerror or error}")
     except KeyboardInterrupt:
-        return _refuse("interrupted; `natsd cluster status` shows what runs")
+        return refuse("interrupted; `natsd cluster status` shows what runs")
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    result = argparse.ArgumentParser(
-        prog="natsd cluster",
-        description="Run a cluster of servers on this machine.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = command_parser("natsd cluster", "Run a cluster of servers on this machine.", EXAMPLES)
     actions = result.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     def add(name: str, run: Action, text: str) -> argparse.ArgumentParser:
@@ -265,8 +260,3 @@ def _logs(given: argparse.Namespace) -> int:
 def _program(given: argparse.Namespace) -> Sequence[str]:
     """Return the command of the server's program."""
     return (given.program,) if given.program else NATSD
-
-
-def _refuse(reason: str) -> int:
-    print(f"natsd: {reason}", file=sys.stderr)
-    return 1

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from natsd.cli.commands import command_parser, refuse
 from natsd.config import OptionsError
 from natsd.config.load import error_lines
 from natsd.config.options import Options
@@ -73,19 +74,14 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(error_lines(error)), file=sys.stderr)
         return 1
     except (RescueRefused, DirectoryLocked) as error:
-        return _refuse(str(error))
+        return refuse(str(error))
     except OSError as error:
-        return _refuse(f"{error.filename or given.config}: {error.strerror or error}")
+        return refuse(f"{error.filename or given.config}: {error.strerror or error}")
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    result = argparse.ArgumentParser(
-        prog="natsd cluster rescue",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = command_parser("natsd cluster rescue", DESCRIPTION, EXAMPLES)
     result.add_argument(
         "-c",
         "--config",
@@ -145,7 +141,7 @@ def _rescue(given: argparse.Namespace, server: str, root: Path) -> int:
     else:
         print("\n".join(_lines(server, wish, plan)))
     if plan.refusals:
-        return _refuse(plan.refusals[0])
+        return refuse(plan.refusals[0])
     if not given.yes:
         _tell(given, "Nothing was changed. Add --yes to do it.")
         return 0
@@ -249,8 +245,3 @@ def _gone_lines(each: RescuedGroup, wish: Wish) -> list[str]:
 def _tell(given: argparse.Namespace, text: str) -> None:
     if not given.json:
         print(f"\n{text}")
-
-
-def _refuse(reason: str) -> int:
-    print(f"natsd: {reason}", file=sys.stderr)
-    return 1

@@ -1,7 +1,7 @@
 """What `natsd cluster status` prints: a table for people, an object for programs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from natsd.local_cluster.cluster import LocalCluster, missing_in
@@ -13,7 +13,7 @@ GAP: Final = "  "
 
 
 def table(cluster: LocalCluster, seen: Sequence[Seen]) -> str:
-    """Return the servers as a table, what the mesh lacks, and how clients connect."""
+    """Return the servers as a table, what the mesh lacks, rescues, and how clients connect."""
     rows = [HEADS, *(_row(each, len(seen)) for each in seen)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
@@ -21,7 +21,7 @@ def table(cluster: LocalCluster, seen: Sequence[Seen]) -> str:
         for row in rows
     ]
     head = f"cluster {cluster.name} in {cluster.directory}: {_summary(seen)}"
-    return "\n".join([head, "", *lines, *_connecting(seen)])
+    return "\n".join([head, "", *lines, *_rescues(seen), *_connecting(seen)])
 
 
 def as_json(cluster: LocalCluster, seen: Sequence[Seen]) -> dict[str, Any]:
@@ -52,6 +52,7 @@ def _fields(seen: Seen) -> dict[str, Any]:
         "uptime": seen.varz.get("uptime"),
         "config": str(member.config),
         "log": str(member.log),
+        "rescues": list(seen.rescues),
     }
 
 
@@ -76,6 +77,27 @@ def _summary(seen: Sequence[Seen]) -> str:
     missing = missing_in(seen)
     mesh = "no full mesh: " + "; ".join(missing) if missing else "full mesh"
     return f"{len(running)} of {len(seen)} servers run, {mesh}"
+
+
+def _rescues(seen: Sequence[Seen]) -> list[str]:
+    """Return what was rescued after a majority was lost, and what that may have cost."""
+    lines: list[str] = []
+    for each in seen:
+        for rescue in each.rescues:
+            lost = ", ".join(rescue["lost_servers"])
+            lines += [
+                "",
+                f"rescued by {each.member.name} at {rescue['time']}, ordered by {rescue['by']};"
+                f" lost for good: {lost}",
+                *map(_rescued_group, rescue["groups"]),
+            ]
+    return lines
+
+
+def _rescued_group(group: Mapping[str, Any]) -> str:
+    if "skipped" in group:
+        return f"  {group['what']}: not rescued: {group['skipped']}"
+    return f"  {group['what']}: may be lost: {group['may_be_lost']}"
 
 
 def _connecting(seen: Sequence[Seen]) -> list[str]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from natsd.cli.commands import command_parser
 from natsd.cli.interruption import Interruption
 from natsd.spark.java import JavaMissing
 from natsd.spark.jobs import archive, audit, replay, report, transform
@@ -59,12 +60,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    result = argparse.ArgumentParser(
-        prog="natsd pipeline",
-        description="Jobs over streams, on Spark: on this machine, or on a cluster with --master.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text = "Jobs over streams, on Spark: on this machine, or on a cluster with --master."
+    result = command_parser("natsd pipeline", text, EXAMPLES)
     jobs = result.add_subparsers(dest="job", required=True, metavar="JOB")
     for module in JOBS:
         job = jobs.add_parser(module.NAME, help=module.HELP, description=module.HELP)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from natsd.accounts import GLOBAL_ACCOUNT
+from natsd.cli.commands import command_parser, refuse
 from natsd.store.crypto.keys import OperatorKeys
 from natsd.store.disk.disk import DIRECTORY_MODE, DirectoryLocked
 from natsd.store.disk.doubled_file import UNFINISHED_SUFFIX
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.action == "import":
             return _import(options)
         if not directory.is_dir():
-            return _refuse(f"{directory} is not a directory")
+            return refuse(f"{directory} is not a directory")
         operator = OperatorKeys(_key(options.key_file), _key(options.prev_key_file))
         if options.action == "export":
             return _export(options, operator)
@@ -76,19 +77,14 @@ def main(arguments: Sequence[str]) -> int:
             return _repair(directory, operator, as_json=options.json)
         return _check(directory, operator, as_json=options.json)
     except (DirectoryLocked, StoreError) as error:
-        return _refuse(str(error))
+        return refuse(str(error))
     except OSError as error:
-        return _refuse(f"{error.filename or directory}: {error.strerror or error}")
+        return refuse(f"{error.filename or directory}: {error.strerror or error}")
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    result = argparse.ArgumentParser(
-        prog="natsd store",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = command_parser("natsd store", DESCRIPTION, EXAMPLES)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print one JSON object")
     common.add_argument(
@@ -118,7 +114,7 @@ def _import(options: argparse.Namespace) -> int:
     from natsd.jetstream.snapshot.offline import NotPossible
 
     if not options.source.is_dir():
-        return _refuse(f"{options.source} is not a directory")
+        return refuse(f"{options.source} is not a directory")
     if not options.dry_run:
         options.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
     operator = OperatorKeys(_key(options.key_file), _key(options.prev_key_file))
@@ -127,7 +123,7 @@ def _import(options: argparse.Namespace) -> int:
     try:
         return run_import(options, operator, source_keys, _progress)
     except NotPossible as error:
-        return _refuse(str(error))
+        return refuse(str(error))
 
 
 def _export(options: argparse.Namespace, operator: OperatorKeys) -> int:
@@ -137,7 +133,7 @@ def _export(options: argparse.Namespace, operator: OperatorKeys) -> int:
     try:
         return run_export(options, operator, _progress)
     except NotPossible as error:
-        return _refuse(str(error))
+        return refuse(str(error))
 
 
 def _add_export(actions: "Actions", common: argparse.ArgumentParser) -> None:
@@ -209,7 +205,7 @@ def _snapshot(directory: Path, snapshot: Path, operator: OperatorKeys, *, as_jso
             os.fsync(out.fileno())
         unfinished.replace(snapshot)
     except (NotPossible, AssetDamaged) as error:
-        return _refuse(str(error))
+        return refuse(str(error))
     finally:
         unfinished.unlink(missing_ok=True)
     _print_transferred(done, f"written to {snapshot}", as_json=as_json)
@@ -231,7 +227,7 @@ def _restore(
                 RealDisk(), file, directory, options.account, operator, os.urandom, progress
             )
     except NotPossible as error:
-        return _refuse(str(error))
+        return refuse(str(error))
     _print_transferred(done, f"restored to {directory}", as_json=options.json)
     return 0
 
@@ -276,8 +272,3 @@ def _print_report(report: Report) -> None:
 def _key(path: Path | None) -> bytes | None:
     """Return the content of a key file without newlines at its end; None: there is no file."""
     return None if path is None else path.read_bytes().rstrip(b"\r\n")
-
-
-def _refuse(reason: str) -> int:
-    print(f"natsd: {reason}", file=sys.stderr)
-    return 1

@@ -98,7 +98,7 @@ class JetStreamAccount(StreamAccount):
         for config in configs.values():
             reserve(self.tiers.usage_of(config.num_replicas), config)
         for stream in self.streams.values():
-            stream.count_in(self.tiers.usage_of(stream.config.num_replicas))
+            stream.count_in(stream.usage)
 
     async def close(self) -> None:
         """End everything of the account and close its streams; their files stay.

@@ -14,7 +14,7 @@ from natsd.jetstream.errors import ErrorId, api_error
 from natsd.jetstream.models.account import AccountLimits
 from natsd.jetstream.models.stream import Storage, StreamConfig
 from natsd.jetstream.stream.publishing import Usage
-from natsd.jetstream.tiers import AccountTier
+from natsd.jetstream.tiers import AccountTier, Tiers
 
 
 def reservation(config: StreamConfig | None) -> int:
@@ -31,6 +31,12 @@ def reserve(usage: Usage, config: StreamConfig, before: StreamConfig | None = No
 def release(usage: Usage, config: StreamConfig) -> None:
     """Release the bytes that the stream reserves."""
     usage.reserve(is_memory=config.storage is Storage.MEMORY, change=-reservation(config))
+
+
+def reserve_anew(tiers: Tiers, before: StreamConfig, config: StreamConfig) -> None:
+    """Release the bytes of the configuration `before`, and reserve those of another one."""
+    release(tiers.usage_of(before.num_replicas), before)
+    reserve(tiers.usage_of(config.num_replicas), config)
 
 
 def check_room(tier: AccountTier, config: StreamConfig, before: StreamConfig | None = None) -> None:

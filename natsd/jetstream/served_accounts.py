@@ -105,6 +105,8 @@ class ServedAccounts(ServerResources):
             else:
                 self._check_promised(account.name, limits)
                 served.change_limits(limits)
+                if self.cluster is not None:
+                    self.cluster.usage.limits_changed(served)
 
     async def disable_account(self, account: Account) -> None:
         """Close the account's streams; its requests wait until they are refused or served again."""
@@ -153,7 +155,7 @@ class ServedAccounts(ServerResources):
         self.api.hold(served.account)
         await self.api.settle(served.name)
         if self.cluster is not None:
-            await self.cluster.streams.account_left(served)
+            await self.cluster.account_left(served)
         del self.accounts[served.name]
         await served.close()
 

@@ -5,14 +5,15 @@
               R3  ─▶ limits and usage of streams with three replicas
 
 Promise
-- Flat limits count bytes once for each replica; those of a tier count a stream's bytes once.
+- Flat limits count bytes once for each replica, on whatever server it is; those of a tier count a
+  stream's bytes once. Read replicas count towards flat limits only.
 - A stream to which no limits apply may not be created, and takes no messages: error 10120.
 - The usage and reservations of a tier are part of the server's usage and reservations.
 - Limits may change at any time (`change`): a tier that stays keeps its usage, also if it is beyond
   the new limits; what exists stays, and what would need more is refused.
 
-Source: nats-server's `selectLimits`, `tierName` and `JetStreamAccountLimits`; its limits were
-compared with a running nats-server 2.14.
+Source: nats-server's `selectLimits`, `tierName`, `wouldExceedLimits` and `JetStreamAccountLimits`;
+its limits were compared with a running nats-server 2.14, alone and in a cluster of three.
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,8 +68,11 @@ class Tiers:
 
     def __init__(self, server: Usage, limits: AccountTiers) -> None:
         self._server = server
-        self._without_limits: Usage | None = None  # of streams to which no limits apply
+        # Of streams to which no limits apply, and of read replicas of streams that a tier counts.
+        self._without_limits: Usage | None = None
         self._tiers: dict[str, AccountTier] = {}
+        self.limits_bytes = False
+        """Whether any limit says how many bytes may be used."""
         self.change(limits)
 
     def change(self, limits: AccountTiers) -> None:
@@ -76,9 +80,15 @@ class Tiers:
         assert FLAT not in limits or len(limits) == 1
         before, self._tiers = self._tiers, {}
         for name, each in sorted(limits.items()):
-            usage = before[name].usage if name in before else Usage(self._server)
+            if name in before:
+                usage = before[name].usage
+            else:
+                usage = Usage(self._server, replicas=_replicas_of(name))
             usage.memory_limit, usage.file_limit = each.max_memory, each.max_storage
             self._tiers[name] = AccountTier(name, each, usage)
+        self.limits_bytes = any(
+            max(each.max_memory, each.max_storage) >= 0 for each in limits.values()
+        )
 
     def __iter__(self) -> Iterator[AccountTier]:
         return iter(self._tiers.values())
@@ -95,10 +105,13 @@ class Tiers:
         tier = self._find(replicas)
         return AccountLimits() if tier is None else tier.limits
 
-    def usage_of(self, replicas: int) -> Usage:
-        """Return the usage in which a stream with that many replicas is counted."""
+    def usage_of(self, replicas: int, *, is_read_replica: bool = False) -> Usage:
+        """Return the usage in which a stream with that many replicas is counted.
+
+        `is_read_replica`: a read replica of that stream is counted.
+        """
         tier = self._find(replicas)
-        if tier is not None:
+        if tier is not None and (tier.is_flat or not is_read_replica):
             return tier.usage
         if self._without_limits is None:
             refusal = ErrorId.JSNoLimitsErr
@@ -123,12 +136,12 @@ class Tiers:
 
     @property
     def memory_used(self) -> int:
-        """Bytes in memory storage, of all tiers."""
+        """Bytes in memory storage on this server, of all tiers."""
         return sum(max(usage.memory_used, 0) for usage in self._usages)
 
     @property
     def file_used(self) -> int:
-        """Bytes in file storage, of all tiers."""
+        """Bytes in file storage on this server, of all tiers."""
         return sum(max(usage.file_used, 0) for usage in self._usages)
 
     @property
@@ -167,6 +180,11 @@ def _limits(given: StorageLimits) -> AccountLimits:
         storage_max_stream_bytes=given.disk_max_stream_bytes,
         max_bytes_required=given.max_bytes_required,
     )
+
+
+def _replicas_of(tier: str) -> int:
+    """Return the replicas of a tier's streams; 0: the limits are flat."""
+    return int(tier.removeprefix("R") or "0")
 
 
 def tier_name(replicas: int) -> str:

@@ -1,4 +1,4 @@
-"""What a server of a local cluster tells on its monitoring port: `/varz` and `/routez`."""
+"""What a server of a local cluster tells on its monitoring port: `/varz`, `/routez` and `/jsz`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,6 +25,8 @@ class Seen:
     """What the server tells of itself; empty: it does not answer."""
     links: Mapping[str, int] = field(default_factory=dict)
     """Its connections to other servers: how many, by the other server's name."""
+    rescues: Sequence[Mapping[str, Any]] = ()
+    """The rescues that it was ordered to carry out, as `/jsz` shows them; only natsd has them."""
     problem: str = ""
     """Why a server that runs does not answer."""
 
@@ -59,6 +61,7 @@ def _look_at(member: Member) -> Seen:
     )
     try:
         varz, routez = endpoints.get("varz"), endpoints.get("routez")
+        jsz = endpoints.get("jsz", optional=True) or {}
     except TopError as error:
         return Seen(member, state, pid, problem=str(error))
     assert varz is not None
@@ -67,4 +70,5 @@ def _look_at(member: Member) -> Seen:
         problem = f"at {member.monitoring_url} there is another server"
         return Seen(member, state, pid, problem=problem)
     routes = routez.get("routes") or ()
-    return Seen(member, state, pid, varz, Counter(each["remote_name"] for each in routes))
+    links = Counter(each["remote_name"] for each in routes)
+    return Seen(member, state, pid, varz, links, jsz.get("rescues") or ())

@@ -1,21 +1,30 @@
 """`natsd cluster`: what it prints, and its exit code; tests/local_cluster tests what it does."""
 
+import asyncio
 import contextlib
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import nats
 import pytest
+from nats.js.errors import APIError
 
 from natsd.cli import main
-from natsd.cli.cluster_table import HEADS
+from natsd.cli.cluster_table import HEADS, table
 from natsd.local_cluster.cluster import LocalCluster
-from natsd.local_cluster.process import NATSD
+from natsd.local_cluster.member import STORE
+from natsd.local_cluster.plan import FREE, Plan
+from natsd.local_cluster.process import NATSD, ProcessState
+from natsd.local_cluster.seen import Seen
 from tests.local_cluster.running import PROGRAMS, none_left
 
 DEADLINE_S = 60.0
@@ -100,6 +109,65 @@ def test_a_cluster_grows(directory: Path, capsys: pytest.CaptureFixture[str]) ->
     assert f"cluster lab in {directory}: 2 of 2 servers run, full mesh" in capsys.readouterr().out
     first, second = LocalCluster.open(directory).members
     assert (first.options.max_payload, second.options.max_payload) == (4321, 1 << 20)
+
+
+async def add_stream(url: str) -> None:
+    client = await nats.connect(url)
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            with contextlib.suppress(nats.errors.Error, APIError):  # the servers found their group
+                await client.jetstream().add_stream(name="S", subjects=["s"], num_replicas=3)
+                break
+            await asyncio.sleep(0.1)
+    await client.close()
+
+
+def rescues_in(directory: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    run(directory, "status", "--json")
+    servers = json.loads(capsys.readouterr().out)["servers"]
+    assert [each["name"] for each in servers if each["rescues"]] in ([], ["n3"])
+    return [rescue for each in servers for rescue in each["rescues"]]
+
+
+@pytest.mark.timeout(180)  # six starts of a server
+def test_status_shows_what_was_rescued(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(directory, "up", "3", "--port", "-1") == 0
+    assert "rescued" not in capsys.readouterr().out
+    first, second, left = LocalCluster.open(directory).members
+    asyncio.run(add_stream(left.client_url))
+    assert run(directory, "down", "--kill") == 0
+    for lost in (first, second):
+        shutil.rmtree(lost.config.parent / STORE)
+    rescue = ["rescue", "-c", str(left.config), "--lost", "n1,n2", "--yes"]
+    assert main(["cluster", *rescue]) == 0
+    assert run(directory, "up") == 0
+    capsys.readouterr()
+    give_up_at = time.monotonic() + DEADLINE_S
+    while not (found := rescues_in(directory, capsys)):
+        assert time.monotonic() < give_up_at
+        time.sleep(0.1)
+    [rescued] = found
+    assert rescued["lost_servers"] == ["n1", "n2"]
+    assert run(directory, "status") == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index(
+        f"rescued by n3 at {rescued['time']}, ordered by {rescued['by']}; lost for good: n1, n2"
+    )
+    meta, stream = lines[at + 1 : at + 3]
+    assert meta.startswith("  the meta group: may be lost: streams created, changed or deleted")
+    assert stream.startswith("  stream '$G > S': may be lost: messages beyond sequence 0, and")
+
+
+def test_a_group_that_was_not_rescued_is_shown_with_the_reason(directory: Path) -> None:
+    cluster = LocalCluster.create(directory, Plan(port=FREE), 1)
+    [member] = cluster.members
+    group = {"what": "stream 'A > S'", "skipped": "the stream was deleted"}
+    rescue = {"time": "T2", "by": "root@n1", "lost_servers": ["n2", "n3"], "groups": [group]}
+    seen = Seen(member, ProcessState.STOPPED, None, rescues=[rescue])
+    assert table(cluster, [seen]).splitlines()[-2:] == [
+        "rescued by n1 at T2, ordered by root@n1; lost for good: n2, n3",
+        "  stream 'A > S': not rescued: the stream was deleted",
+    ]
 
 
 @pytest.fixture

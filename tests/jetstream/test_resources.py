@@ -19,7 +19,8 @@ from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.account import AccountLimits, Tier
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
 from natsd.jetstream.models.stream import Storage
-from natsd.jetstream.tiers import NOTHING
+from natsd.jetstream.stream.publishing import Usage
+from natsd.jetstream.tiers import FLAT, NOTHING, UNLIMITED, Tiers
 from tests.jetstream.serving import account_of, create, publish, serving, update
 from tests.store.faulty_disk import FaultyDisk
 from tests.waiting import DEADLINE_S, POLL_S, Eventually
@@ -59,6 +60,23 @@ async def test_streams_reserve_their_max_bytes_of_the_server(
         info = account_of(jetstream).info()
         reserved = info.reserved_memory if storage is MEMORY else info.reserved_storage
         assert reserved == 1000
+
+
+def test_what_counts_towards_a_tier() -> None:
+    tiers = Tiers(Usage(), {"R1": AccountLimits(), "R3": AccountLimits(max_storage=9000)})
+    assert tiers.usage_of(0) is tiers.usage_of(1)
+    assert tiers.usage_of(3) is tiers.of(3).usage
+    assert tiers.usage_of(3).replicas == 3
+    assert tiers.usage_of(3, is_read_replica=True) not in [each.usage for each in tiers]
+    assert tiers.limits_bytes
+    tiers.change({"R3": AccountLimits()})
+    assert not tiers.limits_bytes
+    flat = Tiers(Usage(), UNLIMITED)
+    assert flat.usage_of(3, is_read_replica=True) is flat.usage_of(1)
+    assert flat.usage_of(3).replicas == 0
+    assert not flat.limits_bytes
+    flat.change({FLAT: AccountLimits(max_memory=0)})
+    assert flat.limits_bytes
 
 
 async def test_what_is_reserved_is_reserved_after_a_restart(tmp_path: Path) -> None:

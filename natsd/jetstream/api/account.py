@@ -16,10 +16,9 @@ _logger = logging.getLogger(__name__)
 
 async def info(request: Request[NoBody]) -> AccountInfoResponse:
     """Answer with usage, limits and request counts of the account."""
-    info = request.account.info()
-    if request.cluster is not None:
-        info = await request.cluster.account_info(request.account, info)
-    return AccountInfoResponse(info=info)
+    if request.cluster is None:
+        return AccountInfoResponse(info=request.account.info())
+    return AccountInfoResponse(info=await request.cluster.account_info(request.account))
 
 
 async def purge(request: Request[NoBody]) -> AccountPurgeResponse:

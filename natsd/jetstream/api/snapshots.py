@@ -27,6 +27,7 @@ from natsd.jetstream.snapshot.sending import COMPLETE, SnapshotSending, bytes_he
 from natsd.jetstream.snapshot.source import SnapshotSource
 from natsd.jetstream.snapshot.taking import check_messages, freeze_stream
 from natsd.jetstream.stream.metadata import with_shown_metadata
+from natsd.jetstream.stream.settings_in_metadata import copies
 from natsd.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ async def restore(request: Request[StreamRestoreRequest]) -> StreamRestoreRespon
         account.jetstream.scheduler,
         account.jetstream.volume,
         account.tiers.of(config.num_replicas).usage,
+        copies(config),
         subject,
         name,
         builder,

@@ -20,7 +20,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final, Protocol
 
 from natsd.core.steps import run_cooperatively
@@ -61,6 +60,7 @@ from natsd.jetstream.models.go_json import encode
 from natsd.jetstream.models.stream import Retention
 from natsd.jetstream.names import NAME_BYTES_MAX, byte_length
 from natsd.jetstream.short_hash import short_hash
+from natsd.jetstream.stream.files import FiledStream
 from natsd.jetstream.stream.staleness import Staleness
 from natsd.jetstream.stream.state import ReaderFilters
 from natsd.store.consumer.consumer_store import ConsumerStore
@@ -86,23 +86,11 @@ class NewConsumer:
     start: StartPosition
 
 
-class StreamOfConsumers(ConsumedStream, Protocol):
+class StreamOfConsumers(ConsumedStream, FiledStream, Protocol):
     """A stream, as far as the creation and the recovery of its consumers need it."""
 
     store: LogStore
     offline_consumers: OfflineConsumers
-
-    @property
-    def name(self) -> str:
-        """The stream's name in its account."""
-
-    @property
-    def is_filed(self) -> bool:
-        """Whether the stream has files."""
-
-    @property
-    def directory(self) -> Path:
-        """The directory of the stream's files, if it has any."""
 
     def check_consumer_online(self, name: str) -> None:
         """Raise ApiError 10195 for a consumer that cannot be served."""

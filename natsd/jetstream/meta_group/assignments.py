@@ -75,14 +75,23 @@ class Assignment(Struct, frozen=True):
     @property
     def replicas(self) -> int:
         """The number of replicas that is wanted."""
-        return max(_counts.decode(self.config).num_replicas, 1)
+        return max(self.size.num_replicas, 1)
+
+    @property
+    def size(self) -> "StreamSize":
+        """The part of the configuration that says how much the stream may take."""
+        return _sizes.decode(self.config)
 
 
-class _Count(Struct):
+class StreamSize(Struct, frozen=True):
+    """What a stream's configuration says of the room that it needs."""
+
     num_replicas: int = 1
+    storage: str = "file"
+    max_bytes: int = -1
 
 
-_counts = msgspec.json.Decoder(_Count)
+_sizes = msgspec.json.Decoder(StreamSize)
 
 
 class Assign(Struct, frozen=True, tag="assign"):

@@ -5,6 +5,7 @@
     local streams  the replicas that this server has                     local_streams.py
     changes        what the leader of the meta group does for requests   changes.py
     questions      what servers ask each other                           questions.py
+    usage          what accounts use on the other servers                shared_usage.py
 
 A request of a client reaches all servers. One of them answers it (`answering`): the leader of the
 stream that it concerns, or the leader of the meta group.
@@ -29,6 +30,13 @@ from natsd.jetstream.advisories import (
     stream_quorum_lost,
 )
 from natsd.jetstream.errors import ApiError, ErrorId, api_error
+from natsd.jetstream.meta_group.account_info import (
+    NO_SHARE,
+    cluster_info,
+    read_shares,
+    share_of,
+)
+from natsd.jetstream.meta_group.account_info import QUESTION as ACCOUNT_QUESTION
 from natsd.jetstream.meta_group.answering import Answering, Unanswered
 from natsd.jetstream.meta_group.assignments import (
     Assignment,
@@ -49,16 +57,16 @@ from natsd.jetstream.meta_group.peers import Peers, Statement
 from natsd.jetstream.meta_group.questions import Question, Questions
 from natsd.jetstream.meta_group.read_replica_consumers import ReadReplicaConsumers
 from natsd.jetstream.meta_group.rescue_order import Record, shown
+from natsd.jetstream.meta_group.shared_usage import SharedUsage
 from natsd.jetstream.models.account import AccountInfo
 from natsd.jetstream.models.go_json import decode as decode_model
 from natsd.jetstream.models.go_json import encode as encode_model
 from natsd.jetstream.models.go_json import encoded
-from natsd.jetstream.models.stream import ClusterInfo, PeerInfo, Storage, StreamInfo
+from natsd.jetstream.models.stream import ClusterInfo, PeerInfo, StreamInfo
 from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.short_hash import short_hash
 from natsd.jetstream.stream.info import stream_info
 from natsd.jetstream.stream.metadata import with_shown_metadata
-from natsd.jetstream.stream.settings_in_metadata import copies
 from natsd.jetstream.stream.stream import Stream
 from natsd.raft.account_transport import AccountTransport
 from natsd.raft.errors import RaftError, TransferError
@@ -107,6 +115,7 @@ class JetStreamCluster:
         self.assignments = Assignments(self._changed)
         self.peers: Peers
         self.questions: Questions
+        self.usage: SharedUsage
         self.meta: MetaGroup
         self.streams: LocalStreams
         self.read_replica_consumers: ReadReplicaConsumers
@@ -144,6 +153,7 @@ class JetStreamCluster:
         )
         self.peers = Peers(client, self._describe, loop)
         self.questions = Questions(client, self.peers, jetstream.random_bytes)
+        self.usage = SharedUsage(self.server, self._accounts, client, self._is_member, loop)
         self.meta = MetaGroup(
             self.server,
             self._host,
@@ -199,22 +209,30 @@ class JetStreamCluster:
                 "gone": self._answer_gone,
                 "consumers": self._answer_consumers,
                 "list": self._answer_list,
-                "usage": self._answer_usage,
+                ACCOUNT_QUESTION: self._answer_account,
                 "propose": self._answer_propose,
                 **self.read_replica_consumers.answers,
             }
         )
+        self.usage.start()
         self.peers.start()
         self.meta.start()
         self._balancing = self._jetstream.loop.call_later(BALANCED_EVERY_S, self._balance)
 
     def account_served(self, account: JetStreamAccount) -> None:
         """Open the streams of an account that is served from now on."""
+        self.usage.limits_changed(account)
         self.streams.account_served(account)
+
+    async def account_left(self, account: JetStreamAccount) -> None:
+        """End the replicas of an account that is not served any more; their files stay."""
+        await self.streams.account_left(account)
+        self.usage.account_left(account.name)
 
     async def leave(self) -> None:
         """Hand the leaderships over, so that nobody waits for an election."""
         self.peers.close()
+        self.usage.close()
         if self._balancing is not None:
             self._balancing.cancel()
         if self._restoring is not None:
@@ -303,8 +321,14 @@ class JetStreamCluster:
 
     # ---- news
 
+    def _is_member(self, server: str) -> bool:
+        known = self.assignments.servers.get(server)
+        is_dismissed = known is not None and known.is_dismissed
+        return server in self.peers.known and not is_dismissed
+
     def _peer_news(self) -> None:
         self.meta.wake()
+        self.usage.exchange()
         self._restore_replicas_soon()
 
     def _restore_replicas_soon(self) -> None:
@@ -487,31 +511,11 @@ class JetStreamCluster:
                 found[info.config.name] = info
         return found
 
-    async def account_info(self, account: JetStreamAccount, own: AccountInfo) -> AccountInfo:
-        """Return what an account uses on all servers; `own` is what it uses on this one."""
-        answers = await self.questions.gather(Question("usage", account.name))
-        rows = [
-            row
-            for answer in answers
-            for row in msgspec.json.decode(answer, type=list[tuple[int, bool, int, int]])
-        ]
-        is_flat = account.tiers.is_flat
-
-        def used(*, in_memory: bool) -> int:
-            return sum(
-                size * (number if is_flat else 1)
-                for number, is_memory, size, _ in rows
-                if is_memory is in_memory
-            )
-
-        return own.model_copy(
-            update={
-                "memory": used(in_memory=True),
-                "storage": used(in_memory=False),
-                "streams": len(self.assignments.of_account(account.name)),
-                "consumers": sum(row[3] for row in rows),
-            }
-        )
+    async def account_info(self, account: JetStreamAccount) -> AccountInfo:
+        """Return what an account has and uses on all servers."""
+        answers = await self.questions.gather(Question(ACCOUNT_QUESTION, account.name))
+        assigned = self.assignments.of_account(account.name)
+        return cluster_info(account, assigned, read_shares(answers))
 
     def step_down(self, group: RaftGroup | None, preferred: str = "") -> bool:
         """Have another server lead a group; return whether one may."""
@@ -576,16 +580,13 @@ class JetStreamCluster:
         ]
         return msgspec.json.encode(infos)
 
-    async def _answer_usage(self, question: Question) -> bytes:
-        """Return what the streams use that are led here: copies, memory, bytes, consumers."""
-        rows = []
-        for local in self.streams:
-            stream = local.stream
-            if local.assignment.account == question.account and local.is_led and stream is not None:
-                is_memory = stream.config.storage is Storage.MEMORY
-                size = stream.store.state().bytes
-                rows.append((copies(stream.config), is_memory, size, len(stream.consumers)))
-        return msgspec.json.encode(rows)
+    async def _answer_account(self, question: Question) -> bytes:
+        """Return what is used of an account by the streams that are led here."""
+        account = self._accounts.get(question.account)
+        if account is None:
+            return NO_SHARE
+        led = (each.stream for each in self.streams if each.account is account and each.is_led)
+        return share_of(account, [stream for stream in led if stream is not None])
 
     # ---- what infos show
 

@@ -40,7 +40,7 @@ from natsd.jetstream.replicas.opening import open_replica
 from natsd.jetstream.replicas.stream_image import first_state
 from natsd.jetstream.replicas.stream_replica import StreamReplica
 from natsd.jetstream.replicas.transfer import StreamTransfer
-from natsd.jetstream.resources import release, reserve
+from natsd.jetstream.resources import release, reserve, reserve_anew
 from natsd.jetstream.stream.stream import Stream
 from natsd.raft.errors import MembershipError, RaftError, TransferError
 from natsd.raft.group import RaftGroup
@@ -425,10 +425,8 @@ class LocalStreams:
         if stream is not None and stream.config != config:
             before = stream.config
             await stream.reconfigure(config)
-            release(have.account.tiers.usage_of(before.num_replicas), before)
-            usage = have.account.tiers.usage_of(config.num_replicas)
-            reserve(usage, config)
-            stream.count_in(usage)
+            reserve_anew(have.account.tiers, before, config)
+            stream.count_in(stream.usage)
         if not have.is_configured:
             have.configured = have.assignment.version
             self.leading_news(have)

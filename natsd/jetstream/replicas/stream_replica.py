@@ -50,6 +50,7 @@ from natsd.jetstream.replicas.manifest import Manifest, decode_manifest, encode_
 from natsd.jetstream.replicas.opening import forget_incomplete
 from natsd.jetstream.replicas.reconciling import reconcile
 from natsd.jetstream.replicas.stream_image import BuiltStream, manifest_of
+from natsd.jetstream.resources import reserve_anew
 from natsd.jetstream.stream.follower import Follower
 from natsd.jetstream.stream.leading import SteppedDown, lead, step_down, stop_leading
 from natsd.jetstream.stream.own_consumers import AskToDelete, Report
@@ -179,6 +180,7 @@ class StreamReplica(StateMachine):
         if self._is_read_replica is is_read_replica or self._group is None:
             return
         self._is_read_replica = is_read_replica
+        self._count()
         if is_read_replica:
             self._group.node.is_observer = True
         elif self._is_whole and self.failure is None:
@@ -188,12 +190,18 @@ class StreamReplica(StateMachine):
 
     def _watch_stream(self) -> None:
         """Be told of failed commits, and have damaged blocks repaired from the other replicas."""
+        self._count()
         self.stream.on_rolled_back = self._rolled_back
         self.stream.own_consumers.on_begun = self.on_own_begun
         self.stream.own_consumers.ask_to_delete = self.ask_to_delete
         self.stream.own_consumers.report = self.report
         for place, store in enumerate(self.stream.file_stores):
             store.repair_from(partial(self._catch_up.copies, self._members, place))
+
+    def _count(self) -> None:
+        """Count the stream's bytes as those of a replica, or of a read replica."""
+        self.stream.is_read_replica = self._is_read_replica
+        self.stream.count_in(self.stream.usage)
 
     def _members(self) -> list[int]:
         assert self._group is not None
@@ -650,9 +658,11 @@ class StreamReplica(StateMachine):
     async def _replace(self, built: _Built) -> None:
         """Put a stream that was fetched in the place of this one."""
         assert self._group is not None
+        before = self.stream.config
         with self._changing():
             await self._catch_up.interrupt()
             self._follower.follow(await built.stream.install(self.stream))
+            reserve_anew(self.stream.account.tiers, before, self.stream.config)
             self._watch_stream()
             self._is_rolled_back, self._deletions = False, Deletions()
             self._follower.start_from(built.applied)

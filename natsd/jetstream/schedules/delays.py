@@ -326,6 +326,11 @@ class Delays:
         self._counted_bytes += change
         self._usage.count(is_memory=self._is_memory, change=change)
 
+    @property
+    def used_bytes(self) -> int:
+        """The bytes of the entries that count as used."""
+        return self._counted_bytes
+
     def count_in(self, usage: Usage) -> None:
         """Count the entries' bytes in `usage` from now on."""
         self._usage.count(is_memory=self._is_memory, change=-self._counted_bytes)

@@ -14,7 +14,6 @@ Promise
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from natsd.core.routing import InvalidSubject
@@ -33,7 +32,8 @@ from natsd.jetstream.schedules.schedules_file import (
     leave_schedules,
     read_schedules,
 )
-from natsd.jetstream.stream.publishing import Ingest
+from natsd.jetstream.stream.files import FiledStream
+from natsd.jetstream.stream.publishing import Ingest, Usage
 from natsd.jetstream.stream.state import StreamReaders
 from natsd.jetstream.stream.storage import open_delayed_store
 from natsd.store.errors import StoreFull, StoreReadOnly
@@ -48,7 +48,7 @@ RETRY_S: Final = 0.5
 """Wait before the purge of delayed messages is retried after the disk was full."""
 
 
-class SchedulingStream(Protocol):
+class SchedulingStream(FiledStream, Protocol):
     """A stream, as far as its schedules and delayed messages need it."""
 
     config: StreamConfig
@@ -62,12 +62,8 @@ class SchedulingStream(Protocol):
         """The account."""
 
     @property
-    def is_filed(self) -> bool:
-        """Whether the stream has files."""
-
-    @property
-    def directory(self) -> Path:
-        """The directory of the stream's files, if it has any."""
+    def usage(self) -> Usage:
+        """What counts the stream's bytes."""
 
 
 class ScheduledMessages:
@@ -93,8 +89,7 @@ class ScheduledMessages:
         """
         volume = stream.jetstream.volume
         store = store or await open_delayed_store(stream.account, stream.config)
-        usage = stream.account.tiers.usage_of(stream.config.num_replicas)
-        delays = Delays(stream.readers, stream.ingest, store, usage)
+        delays = Delays(stream.readers, stream.ingest, store, stream.usage)
         now_ns = stream.jetstream.scheduler.now_ns()
         known = KnownSchedules()
         try:

@@ -85,7 +85,8 @@ class Restoring:
     """A restore; call `run` once. It removes the built files unless they became a stream.
 
     The chunks arrive in `account`; `owner` is the name of the account that gets the stream.
-    `collect` makes the collector of a snapshot in nats-server's format.
+    The stream is going to be on `copies` servers. `collect` makes the collector of a snapshot in
+    nats-server's format.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Restoring:
         scheduler: Scheduler,
         volume: Volume,
         usage: Usage,
+        copies: int,
         subject: str,
         name: str,
         builder: StreamBuilder,
@@ -107,6 +109,7 @@ class Restoring:
         self._scheduler = scheduler
         self._volume = volume
         self._usage = usage
+        self._copies = copies
         self._builder = builder
         self._collect = collect
         self._collected: CollectedSnapshot | None = None
@@ -225,7 +228,8 @@ class Restoring:
     def _check_room(self, more: int) -> None:
         server = self._usage.server
         assert server is not None
-        if self._usage.is_over(is_memory=False, more=more) or server.is_over(
+        of_account = more * self._usage.counted_copies(self._copies)
+        if self._usage.is_over(is_memory=False, more=of_account) or server.is_over(
             is_memory=False, more=more
         ):
             raise api_error(ErrorId.JSStorageResourcesExceededErr)

@@ -9,7 +9,6 @@ a replica gets that was left behind; later ones come again with the commands of 
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from natsd.jetstream.headers import header_value
@@ -21,6 +20,7 @@ from natsd.jetstream.sourcing.positions import (
     parse_source,
     read_positions,
 )
+from natsd.jetstream.stream.files import FiledStream
 from natsd.jetstream.stream.state import StreamReaders
 from natsd.store.log_store import LogStore
 
@@ -30,21 +30,13 @@ if TYPE_CHECKING:
     from natsd.jetstream.server_resources import ServerResources
 
 
-class PositionedStream(Protocol):
+class PositionedStream(FiledStream, Protocol):
     """A replica of a stream, as far as the positions of its sources need it."""
 
     config: StreamConfig
     readers: StreamReaders
     store: LogStore
     jetstream: "ServerResources"
-
-    @property
-    def is_filed(self) -> bool:
-        """Whether the stream has files."""
-
-    @property
-    def directory(self) -> Path:
-        """The directory of the stream's files, if it has any."""
 
 
 class CommittedPositions:

@@ -20,7 +20,7 @@ All functions but the paths block on the disk and raise OSError.
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from natsd.jetstream.asset_file import has_asset, write_asset
 from natsd.jetstream.models.base import Model, TimeNs
@@ -35,6 +35,22 @@ STREAMS: Final = "streams"
 MESSAGES: Final = "msgs"
 DELAYED: Final = "delayed"
 SNAPSHOTS: Final = f"snapshots{UNFINISHED_SUFFIX}"
+
+
+class FiledStream(Protocol):
+    """A stream, as far as what is in its directory needs it."""
+
+    @property
+    def name(self) -> str:
+        """The stream's name in its account."""
+
+    @property
+    def is_filed(self) -> bool:
+        """Whether the stream has files."""
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the stream's files, if it has any."""
 
 
 class StreamAsset(Model):

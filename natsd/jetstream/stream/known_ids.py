@@ -17,7 +17,6 @@ Promise
 
 import logging
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final, Protocol
 
 from natsd.core.steps import run_cooperatively
@@ -28,6 +27,7 @@ from natsd.jetstream.stream.duplicates_file import (
     keep_duplicates,
     read_duplicates,
 )
+from natsd.jetstream.stream.files import FiledStream
 from natsd.jetstream.stream.publishing import Ingest
 from natsd.jetstream.stream.state import StreamReaders
 from natsd.store.errors import DamagedEncoding
@@ -38,25 +38,13 @@ _logger = logging.getLogger(__name__)
 IDS_KEPT_MAX: Final = 100_000
 
 
-class IdentifyingStream(Protocol):
+class IdentifyingStream(FiledStream, Protocol):
     """A stream, as far as its message ids need it."""
 
     ingest: Ingest
     readers: StreamReaders
     store: LogStore
     jetstream: ServerResources
-
-    @property
-    def name(self) -> str:
-        """The stream's name in its account."""
-
-    @property
-    def is_filed(self) -> bool:
-        """Whether the stream has files."""
-
-    @property
-    def directory(self) -> Path:
-        """The directory of the stream's files, if it has any."""
 
 
 class KnownIds:

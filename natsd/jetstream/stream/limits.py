@@ -15,6 +15,7 @@ from natsd.jetstream.models.stream import (
 )
 from natsd.jetstream.models.times import bounded_ns
 from natsd.jetstream.stream.settings import IngestSettings, Mapping, RepublishSettings
+from natsd.jetstream.stream.settings_in_metadata import copies
 from natsd.store.store import UNLIMITED, Discard, Limits
 
 UNCOUNTED_BYTES: Final = {Storage.FILE: 10, Storage.MEMORY: 24}
@@ -80,6 +81,7 @@ def ingest_settings(
         else RepublishSettings(Mapping(republish.src, republish.dest), republish.headers_only),
         buffered_msgs_max=options.max_buffered_msgs,
         buffered_bytes_max=options.max_buffered_size,
+        copies=copies(config),
     )
 
 

@@ -15,7 +15,8 @@ cdef class Ingest(Actor):
     cdef StreamReaders stream
     cdef MessageLog log
     cdef Usage usage
-    cdef int64_t counted_bytes          # bytes of the log that `usage` counts
+    cdef readonly int64_t counted_bytes     # bytes of the log that `usage` counts
+    cdef int64_t copies                 # how often the account's limit counts each byte
 
     # Settings
     cdef readonly object settings       # IngestSettings
@@ -87,7 +88,6 @@ cdef class Ingest(Actor):
     cdef bytes check_own(self, Entry* entry, PublishHeaders* headers)
     cdef bint is_too_large(self, Entry* entry) noexcept
     cdef bytes check_size(self, Entry* entry)
-    cdef bytes check_usage(self, Entry* entry)
     cdef bytes check_server(self)
     cdef bytes check_account(self, uint64_t size)
     cdef bytes check_resources(self, Entry* entry, PublishHeaders* headers)

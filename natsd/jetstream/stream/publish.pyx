@@ -108,6 +108,7 @@ cdef class Ingest(Actor):
         self.prefix = ack_prefix(settings.name, settings.domain)
         self.reserve(TAIL_BYTES)
         self.settings = settings
+        self.copies = self.usage.counted_copies(settings.copies)
         self.transform = transform
         self.republisher = republisher
         stream.republisher = republisher
@@ -427,7 +428,9 @@ cdef class Ingest(Actor):
         cdef bytes refused
         if self.is_sealed:
             return self.preconditions.refuse(ErrorId.JSStreamSealedErr)
-        refused = self.check_usage(entry)
+        refused = self.check_server()
+        if refused is None:
+            refused = self.check_account(self.size_of(entry))
         if refused is None and self.is_too_large(entry):
             refused = self.preconditions.refuse(ErrorId.JSStreamMessageExceedsMaximumErr)
         return refused
@@ -442,10 +445,6 @@ cdef class Ingest(Actor):
             return self.preconditions.refuse(ErrorId.JSStreamHeaderExceedsMaximumErr)
         return None
 
-    cdef bytes check_usage(self, Entry* entry):
-        cdef bytes refused = self.check_server()
-        return self.check_account(self.size_of(entry)) if refused is None else refused
-
     cdef bytes check_server(self):
         cdef Usage server = self.usage.server
         if server is not None and server.exceeds(self.is_memory, 0):
@@ -455,8 +454,8 @@ cdef class Ingest(Actor):
         return None
 
     cdef bytes check_account(self, uint64_t size):
-        """Check that the account has room for a record of `size` bytes."""
-        cdef int64_t counted = <int64_t> (size - self.log.limit.uncounted_bytes)
+        """Check that the account has room for a record of `size` bytes on every replica."""
+        cdef int64_t counted = self.copies * <int64_t> (size - self.log.limit.uncounted_bytes)
         if self.usage.exceeds(self.is_memory, counted):
             self.count_bytes()
             if self.usage.exceeds(self.is_memory, counted):
@@ -657,6 +656,7 @@ cdef class Ingest(Actor):
         """Count the used bytes in `usage` from now on, and keep to its limits."""
         self.release_usage()
         self.usage = usage
+        self.copies = usage.counted_copies(self.settings.copies)
         self.count_bytes()
 
     cdef int answer(

@@ -14,6 +14,7 @@ class Usage:
     memory_limit: int
     file_limit: int
     refusal: ErrorId
+    replicas: int
 
     def __init__(
         self,
@@ -22,16 +23,23 @@ class Usage:
         memory_limit: int = -1,
         file_limit: int = -1,
         refusal: ErrorId = ...,
+        replicas: int = 0,
     ) -> None: ...
     def count(self, *, is_memory: bool, change: int) -> None: ...
     def reserve(self, *, is_memory: bool, change: int) -> None: ...
+    def count_elsewhere(self, *, memory: int, file: int) -> None: ...
+    def counted_copies(self, copies: int) -> int: ...
     def is_over(self, *, is_memory: bool, more: int = 0) -> bool: ...
     @property
     def memory_used(self) -> int: ...
     @property
+    def memory_elsewhere(self) -> int: ...
+    @property
     def memory_reserved(self) -> int: ...
     @property
     def file_used(self) -> int: ...
+    @property
+    def file_elsewhere(self) -> int: ...
     @property
     def file_reserved(self) -> int: ...
 
@@ -50,6 +58,7 @@ DUPLICATE_REFUSED: Final[bytes]
 class Ingest(Actor):
     settings: IngestSettings
     is_paused: bool
+    counted_bytes: int
     trace_publish: Callable[[Ingest, TracedMessage], None] | None
     atomic_batches: Admission | None
     fast_batches: Admission | None

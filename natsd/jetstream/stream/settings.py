@@ -48,6 +48,7 @@ class IngestSettings:
 
     `buffered_msgs_max` and `buffered_bytes_max`: messages and bytes that may wait to be durable
     before publishers wait. `captures`: whether the stream receives publishes to a subject.
+    `copies`: on how many servers the stream is, each of which an account's limit counts.
     """
 
     name: str
@@ -67,3 +68,4 @@ class IngestSettings:
     republish: RepublishSettings | None = None
     buffered_msgs_max: int = BUFFERED_MSGS_MAX
     buffered_bytes_max: int = BUFFERED_BYTES_MAX
+    copies: int = 1

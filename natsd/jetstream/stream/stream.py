@@ -45,6 +45,7 @@ from natsd.jetstream.models.stream import (
     StreamConfig,
     StreamInfo,
 )
+from natsd.jetstream.resources import reserve_anew
 from natsd.jetstream.schedules.scheduled_messages import ScheduledMessages
 from natsd.jetstream.server_resources import ServerResources
 from natsd.jetstream.snapshot.contents import ConsumerImage
@@ -135,9 +136,8 @@ class Stream:
         self.offline_consumers = OfflineConsumers(self.readers)
         self.readers.set_retention(config.retention.value)
         settings = ingest_settings(config, jetstream.options, account.claims)
-        self.ingest: Ingest = Ingest(
-            self.readers, settings, account.tiers.usage_of(config.num_replicas)
-        )
+        self.is_read_replica = False  # it takes no part in the quorum of its stream
+        self.ingest: Ingest = Ingest(self.readers, settings, self.usage)
         self.known_ids = KnownIds(self)
         self._expiry = Expiry(jetstream.scheduler, store, config.name)
         self.ingest.expiring = self._expiry.note
@@ -175,6 +175,12 @@ class Stream:
     def is_filed(self) -> bool:
         """Whether the stream has files."""
         return self.config.storage is Storage.FILE
+
+    @property
+    def usage(self) -> Usage:
+        """What counts the stream's bytes, as its configuration is now."""
+        replicas = self.config.num_replicas
+        return self.account.tiers.usage_of(replicas, is_read_replica=self.is_read_replica)
 
     @property
     def leaves_markers(self) -> bool:
@@ -521,7 +527,8 @@ class Stream:
         settings = ingest_settings(config, self.jetstream.options, self.account.claims)
         await self.open_scheduled(config)
         await self._write_config(config)
-        self._take_config(config, settings)
+        reserve_anew(self.account.tiers, self._take_config(config, settings), config)
+        self.count_in(self.usage)
         if self._answers_gets:
             self.begin_gets(self._staleness)
 

@@ -275,6 +275,45 @@ async def test_the_account_has_no_room() -> None:
         assert account.memory_used == account.server.memory_used == 0
 
 
+async def room_for(usage: Usage, **settings: Any) -> int:
+    """Return how many messages are stored before the account has no more room."""
+    async with memory_bench(usage=usage, **settings) as bench:
+        count = 0
+        while "error" not in await bench.ask("s.a"):
+            count += 1
+        bench.ingest.release_usage()
+        return count
+
+
+async def test_the_account_has_no_room_because_of_other_servers() -> None:
+    account = Usage(Usage(), memory_limit=1000)
+    alone = await room_for(account)
+    account.count_elsewhere(memory=500, file=0)
+    assert await room_for(account) == alone // 2
+    account.count_elsewhere(memory=2000, file=0)
+    assert await room_for(account) == 0
+    account.count_elsewhere(memory=0, file=2000)
+    assert await room_for(account) == alone
+    account.memory_limit = -1
+    account.count_elsewhere(memory=1 << 62, file=0)
+    async with memory_bench(usage=account) as bench:
+        await bench.store_all("s.a")
+
+
+async def test_a_message_needs_room_for_all_its_copies() -> None:
+    async with memory_bench() as bench:
+        await bench.store_all("s.a")
+        size = bench.ingest.counted_bytes
+    flat = Usage(Usage(), memory_limit=3 * size)
+    assert await room_for(flat) == 3
+    assert await room_for(flat, copies=3) == 1
+    assert await room_for(flat, copies=4) == 0
+    tier = Usage(Usage(), memory_limit=3 * size, replicas=3)
+    tier.count_elsewhere(memory=4 * size, file=0)
+    # Of nine copies, five are left: the next message needs three as long as two or fewer are here.
+    assert await room_for(tier, copies=4) == 3, "a read replica does not count towards a tier"
+
+
 async def test_a_status_and_request_info_are_not_stored() -> None:
     async with memory_bench() as bench:
         block = b"NATS/1.0 503 No\r\nA: b\r\nNats-Request-Info: {}\r\nC: d\r\n\r\n"
