@@ -15,12 +15,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from natsd.raft.storage.records import Record, Touch, last_records, touched_record
+from natsd.raft.storage.records import (
+    SEALED_VERSION,
+    VERSION,
+    Record,
+    Touch,
+    last_records,
+    touched_record,
+)
+from natsd.raft.storage.sealing import LogKey, SegmentSeal
 from natsd.store.disk.disk import CommitJob, Disk, DiskFile
 from natsd.store.wal.entries import encode_entries, grown_allocation
 from natsd.store.wal.format import HEADER_BYTES, encode_batch, encode_header
 
-VERSION = 1
 HEADS_PER_SEGMENT = 4  # a segment is at least so many times as long as its first batch
 
 
@@ -40,6 +47,7 @@ class _Current:
     segment: Segment
     file: DiskFile
     seed: int
+    seal: SegmentSeal | None  # None: it is not encrypted
     is_begun: bool = False  # its header is on disk
 
 
@@ -66,8 +74,12 @@ class LogFiles:
         old: Sequence[Segment],
         last_segment: int,
         last_batch: int,
+        key: LogKey | None,
     ) -> None:
-        """Begin a new segment behind the old ones, which get no more batches."""
+        """Begin a new segment behind the old ones, which get no more batches.
+
+        It is encrypted if there is a key.
+        """
         self._disk = disk
         self._directory = directory
         self._prefix = prefix
@@ -75,6 +87,7 @@ class LogFiles:
         self._random_bytes = random_bytes
         self._bytes_max = bytes_max
         self._full_at = bytes_max
+        self._key = key
         self.segments = list(old)
         self._next_batch = last_batch + 1
         self._next_segment = last_segment + 1
@@ -108,6 +121,8 @@ class LogFiles:
         assert current is not None
         number, start = self._next_batch, current.segment.end
         records.insert(0, touched_record(number - 1, self._touched))
+        if current.seal is not None:
+            records = current.seal.sealed(number, records)
         encoded = encode_entries(current.seed, records)
         count, last = last_records(number, current.seed, encoded)
         batch = encode_batch(current.seed, number, len(records) + count, encoded + last)
@@ -121,7 +136,8 @@ class LogFiles:
         if not current.is_begun:
             job.truncate(current.file, 0)
             job.allocate(current.file, 0, wanted)
-            header = encode_header(self._magic, VERSION, current.segment.number, current.seed)
+            version = VERSION if current.seal is None else SEALED_VERSION
+            header = encode_header(self._magic, version, current.segment.number, current.seed)
             job.write(current.file, header, 0)
             job.datasync(current.file)
             job.sync_directory(self._directory)
@@ -136,7 +152,9 @@ class LogFiles:
             path = self._directory / f"{self._prefix}.{self._next_segment}"
             file = self._disk.open(path, create=True, exclusive=True)
             seed = int.from_bytes(self._random_bytes(8), "little")
-            self._fresh = _Current(Segment(path, self._next_segment, HEADER_BYTES), file, seed)
+            key, number = self._key, self._next_segment
+            seal = None if key is None else key.segment(path, number, seed)
+            self._fresh = _Current(Segment(path, number, HEADER_BYTES), file, seed, seal)
         return self._fresh
 
     def committed(self) -> None:

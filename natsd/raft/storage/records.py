@@ -13,6 +13,9 @@
     FILL            -                -                 so much that END is in one sector
     END             -                the batch's       u32: number of sectors of the batch that are
                                      number            all zeros although they are written
+    SEALED          -                its place among   records of the other kinds but FILL and END,
+                                     those of a batch  encrypted (sealing.py); only in a segment of
+                                                       version 2, where these are all there is
 
 TOUCHED begins every batch: if the batch before is damaged, it says who lost what. END ends every
 batch: its last sector is never all zeros, and END tells how many of the others are.
@@ -39,6 +42,8 @@ from natsd.store.wal.format import (
 LOG_MAGIC: Final = b"NATSDRFT"
 STATE_MAGIC: Final = b"NATSDRST"
 VERSION: Final = 1
+SEALED_VERSION: Final = 2
+"""Version of an encrypted segment."""
 
 NORMAL: Final = 16
 MEMBERSHIP: Final = 17
@@ -48,6 +53,7 @@ FILES: Final = 21
 TOUCHED: Final = 22
 END: Final = 23
 FILL: Final = 24
+SEALED: Final = 25
 ENTRY_KINDS: Final = range(NORMAL, NORMAL + 4)
 
 TERM: Final = struct.Struct("<Q")

@@ -87,7 +87,10 @@ class DataKey:
     secret: bytes = field(repr=False)
 
     def seal(self, seed: int, block_id: int, random: Random) -> Seal:
-        """Return the encryption of a block; each pair of seed and block number has its own key."""
+        """Return the encryption of a block; each pair of seed and block number has its own key.
+
+        Other files that have a random seed and a number use it, too.
+        """
         key = derive(self.secret, BLOCK_SALT.pack(seed, block_id), b"natsd block")
         return Seal(int(self.cipher), make_aead(self.cipher, key), random)
 
