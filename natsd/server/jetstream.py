@@ -505,11 +505,6 @@ def check_jetstream_cluster(options: Options) -> None:
         raise OptionsError(
             "jetstream cluster requires `cluster.name` to be set", path=("cluster", "name")
         )
-    if options.jetstream.key:
-        raise OptionsError(
-            "jetstream: natsd does not encrypt the RAFT log of a cluster yet; leave out the key",
-            path=("jetstream", "key"),
-        )
 
 
 def check_promises(options: Options, memory_limit: int, file_limit: int) -> None:

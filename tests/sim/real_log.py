@@ -15,7 +15,7 @@ from pathlib import Path
 from natsd.raft.entry import NOBODY, NOTHING, Entry, HardState, Snapshot
 from natsd.raft.storage.raft_logs import NO_KEYS, GroupWrite, RaftLogs
 from natsd.raft.storage.recovery import RecoveredGroup
-from natsd.store.crypto.keys import OperatorKeys
+from natsd.store.crypto.keys import KEY_FILE, OperatorKeys
 from tests.sim.disk import Recovered
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 
@@ -109,7 +109,8 @@ class RealLog:
 
     def damage(self, rng: random.Random) -> str:
         disk = self.disk.kill()
-        paths = [ROOT / name for name in disk.listdir(ROOT) if "." in name]
+        names = [name for name in disk.listdir(ROOT) if not name.startswith(KEY_FILE)]
+        paths = [ROOT / name for name in names if "." in name]
         paths += [ROOT / "snapshots" / name for name in disk.listdir(ROOT / "snapshots")]
         path = rng.choice([path for path in paths if disk.open(path).size()])
         file = disk.open(path)

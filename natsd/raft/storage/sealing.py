@@ -12,8 +12,9 @@ Promise
 - In clear are the headers of segments, batches and pieces, FILL and END, and the names of files. So
   torn and damaged sectors are told apart as in plain logs, and without a key.
 - Each segment has its own key, which follows from the data key, the number and the random seed of
-  the segment. Each piece has its own random nonce, also if its batch is written anew. A segment has
-  some 100,000 pieces at most, so no nonce is used twice with one key. Each snapshot has its own key.
+  the segment. Each piece has its own random nonce of 96 bits, also if its batch is written anew. A
+  segment has about 100,000 pieces at most, so no nonce is used twice with one key. Each snapshot has
+  its own key.
 - A piece opens only in its segment, its batch and its place there, a snapshot only under its name.
   Bytes in clear do not pass for encrypted ones.
 - Bytes that are whole, as their checksum proves, and that the key does not open, are no damage:
@@ -54,7 +55,7 @@ from natsd.store.errors import KeyMissing, KeyUnexpected, KeyWrong
 from natsd.store.wal.entries import decode_entries, encode_entries
 from natsd.store.wal.format import BATCH_HEADER_BYTES, ENTRY_HEADER_BYTES
 
-SEED: Final = struct.Struct("<Q")
+SEED_BYTES: Final = 8
 PLACE: Final = struct.Struct("<QQ")
 """Number of the batch, and the offset of the SEALED record: authenticated with each piece."""
 _COUNT_SHIFT: Final = 32
@@ -127,17 +128,19 @@ class LogKey:
 
     def sealed_snapshot(self, path: Path, body: bytes) -> bytes:
         """Return the encrypted body of a snapshot, whose name is that of `path`."""
-        seed = self.random(SEED.size)
-        seal = self.data_key.seal(*SEED.unpack(seed), 0, self.random)
-        return seed + _encrypt(seal, body, path.name.encode())
+        seed = self.random(SEED_BYTES)
+        return seed + _encrypt(self._snapshot_seal(seed), body, path.name.encode())
 
     def opened_snapshot(self, path: Path, sealed: bytes) -> bytes:
         """Return the body of an encrypted snapshot. Raises KeyWrong."""
-        seal = self.data_key.seal(*SEED.unpack_from(sealed), 0, self.random)
-        body = _decrypt(seal, sealed[SEED.size :], path.name.encode())
+        seal = self._snapshot_seal(sealed[:SEED_BYTES])
+        body = _decrypt(seal, sealed[SEED_BYTES:], path.name.encode())
         if body is None:
             raise _not_opened(path)
         return body
+
+    def _snapshot_seal(self, seed: bytes) -> Seal:
+        return self.data_key.seal(int.from_bytes(seed, "little"), 0, self.random)
 
     def check_plain(self, path: Path) -> None:
         """Check that a plain file may be there. Raises KeyUnexpected."""

@@ -19,7 +19,13 @@ from natsd.raft.entry import NOTHING, Snapshot
 from natsd.raft.membership import decode_membership, encode_membership
 from natsd.raft.storage.sealing import LogKey, key_is_missing
 from natsd.store.disk.disk import CommitJob, Disk
-from natsd.store.disk.doubled_file import Content, decode_doubled, encode_doubled, read_file, replace_file
+from natsd.store.disk.doubled_file import (
+    Content,
+    decode_doubled,
+    encode_doubled,
+    read_file,
+    replace_file,
+)
 from natsd.store.disk.holes import is_unreadable
 
 MAGIC = b"NATSDRSN"

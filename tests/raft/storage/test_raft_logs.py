@@ -131,7 +131,9 @@ def test_damage_of_one_file_is_found_out(seed: int, ending: str, keys: OperatorK
 
 @with_and_without_a_key
 @pytest.mark.parametrize("what", ["the header", "the first batch", "the page"])
-def test_damage_at_the_beginning_of_the_oldest_segment_is_noticed(what: str, keys: OperatorKeys) -> None:
+def test_damage_at_the_beginning_of_the_oldest_segment_is_noticed(
+    what: str, keys: OperatorKeys
+) -> None:
     """No batch is before it, whose number would tell that some are missing, and none behind it
     has entries."""
     disk = FaultyDisk(1)
