@@ -47,13 +47,12 @@ from natsd.raft.host import RaftHost
 from natsd.raft.rescue import NotRescuableError
 from natsd.raft.transport import member_id, server_key
 from natsd.store.disk.disk import make_directories, rename_synced
+from natsd.store.disk.places import SUPERSEDED
 from natsd.store.errors import StoreError
 
 _logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
-SUPERSEDED: Final = "superseded"
-"""Directory of an account for the files of replicas whose group was rescued without them."""
 
 Key = tuple[str, str]
 Propose = Callable[[Change], Awaitable[object]]

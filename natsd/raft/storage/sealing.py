@@ -12,9 +12,9 @@ Promise
 - In clear are the headers of segments, batches and pieces, FILL and END, and the names of files. So
   torn and damaged sectors are told apart as in plain logs, and without a key.
 - Each segment has its own key, which follows from the data key, the number and the random seed of
-  the segment. Each piece has its own random nonce of 96 bits, also if its batch is written anew. A
-  segment has about 100,000 pieces at most, so no nonce is used twice with one key. Each snapshot has
-  its own key.
+  the segment; so has each snapshot. Each piece has its own random nonce of 96 bits, also if its
+  batch is written anew, and a segment has about 100,000 pieces at most. So no nonce is used twice
+  with one key.
 - A piece opens only in its segment, its batch and its place there, a snapshot only under its name.
   Bytes in clear do not pass for encrypted ones.
 - Bytes that are whole, as their checksum proves, and that the key does not open, are no damage:

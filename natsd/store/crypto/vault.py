@@ -41,6 +41,7 @@ from natsd.store.crypto.keys import (
 )
 from natsd.store.disk.disk import Disk
 from natsd.store.disk.doubled_file import Content
+from natsd.store.disk.places import place_in
 from natsd.store.disk.twin_file import (
     TwinDamage,
     Twins,
@@ -193,7 +194,7 @@ class Vault:
         raise KeyWrong(f"{path}: neither the key nor the previous one opens it{GIVE_OTHER}")
 
     def _place(self, path: Path) -> str:
-        return path.relative_to(self.root).as_posix()
+        return place_in(self.root, path)
 
 
 def _encoded(place: str) -> bytes:

@@ -170,9 +170,7 @@ async def test_keys_are_rotated_at_a_start(three: NatsCluster) -> None:
     await fill(client)
     await client.close()
     await kill_all(three)
-    rotating = [
-        {"jetstream": {"key": "new", "prev_key": f"key of n{at + 1}"}} for at in range(3)
-    ]
+    rotating = [{"jetstream": {"key": "new", "prev_key": f"key of n{at + 1}"}} for at in range(3)]
     client = await start_all(three, *rotating)
     await check(client)
     await client.close()
