@@ -2,6 +2,8 @@
 
 - Without `--yes` nothing is changed: the command says what it would do, and what that may cost.
 - With it, the order is written into the store directory; the server carries it out at its start.
+- The keys of an encrypted directory are those that the server is started with: they are in its
+  configuration, or in the same variables of the environment.
 - Exit code 0: done, or it can be done with `--yes`. 1: it cannot; the reason is one line on
   standard error.
 """
@@ -36,10 +38,13 @@ from natsd.jetstream.meta_group.rescue_survey import (
     locked,
     survey,
 )
+from natsd.jetstream.server_resources import operator_keys
 from natsd.server.start_checks import load_checked
+from natsd.store.crypto.keys import OperatorKeys
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import DirectoryLocked
 from natsd.store.disk.real_disk import RealDisk
+from natsd.store.errors import EncryptionError
 
 DESCRIPTION: Final = """\
 Make JetStream work again after a majority of servers was lost for good: their disks are gone.
@@ -69,11 +74,11 @@ def main(arguments: Sequence[str]) -> int:
         options = load_checked(given.config).options
         root = _store_directory(options)
         with locked(root):
-            return _rescue(given, options.server_name, root)
+            return _rescue(given, options.server_name, root, operator_keys(options.jetstream))
     except OptionsError as error:
         print("\n".join(error_lines(error)), file=sys.stderr)
         return 1
-    except (RescueRefused, DirectoryLocked) as error:
+    except (RescueRefused, DirectoryLocked, EncryptionError) as error:
         return refuse(str(error))
     except OSError as error:
         return refuse(f"{error.filename or given.config}: {error.strerror or error}")
@@ -127,8 +132,8 @@ def _store_directory(options: Options) -> Path:
     return replace(options.jetstream, store_dir=store_dir.absolute()).directory
 
 
-def _rescue(given: argparse.Namespace, server: str, root: Path) -> int:
-    found = survey(root, server)
+def _rescue(given: argparse.Namespace, server: str, root: Path, keys: OperatorKeys) -> int:
+    found = survey(root, server, keys)
     wish = Wish(
         tuple(sorted({name for name in given.lost.split(",") if name})),
         tuple(map(_stream_key, given.stream)),
@@ -145,7 +150,7 @@ def _rescue(given: argparse.Namespace, server: str, root: Path) -> int:
     if not given.yes:
         _tell(given, "Nothing was changed. Add --yes to do it.")
         return 0
-    path = _write(root, found, wish, plan)
+    path = _write(Vault(RealDisk(), root, os.urandom, keys), found, wish, plan)
     _tell(given, f"Ordered. Start {server} now; until then, `rm {path}*` takes it back.")
     return 0
 
@@ -169,7 +174,7 @@ def _read_report(path: Path) -> Report:
         raise RescueRefused(f"{path} is not what --json prints: {error}") from error
 
 
-def _write(root: Path, found: Survey, wish: Wish, plan: Plan) -> Path:
+def _write(vault: Vault, found: Survey, wish: Wish, plan: Plan) -> Path:
     """Write the order for the server; return its path. Raises OSError."""
     order = RescueOrder(
         timestamp(time.time_ns()),
@@ -181,8 +186,7 @@ def _write(root: Path, found: Survey, wish: Wish, plan: Plan) -> Path:
         tuple(plan.changes),
         (*plan.groups, *(plan.gone if wish.drops_gone else ())),
     )
-    vault = Vault(RealDisk(), root, os.urandom)
-    return write_order(vault, root / MEMBER_DIRECTORY, order)
+    return write_order(vault, vault.root / MEMBER_DIRECTORY, order)
 
 
 # What is printed

@@ -122,9 +122,9 @@ class JetStreamOptions(Settings):
         words={"off": NO_SCRUB},
     )
     scrub_speed: int = size(8 * MIB, 1, "bytes that a scrub reads in a second")
-    key: str = secret("key that file streams are encrypted with; empty: they are not")
+    key: str = secret("key that JetStream's files are encrypted with; empty: they are not")
     prev_key: str = secret("the key before, while keys are being rotated")
-    cipher: str = word("chachapoly", CIPHERS, "how file streams are encrypted")
+    cipher: str = word("chachapoly", CIPHERS, "how JetStream's files are encrypted")
     unique_tag: str = text("", "prefix of the server tag in which replicas must differ")
     max_outstanding_catchup: int = size(
         64 * MIB, 1, "bytes under way to replicas that catch up", zero_is_default=True

@@ -1,6 +1,6 @@
 """JetStream's encryption keys from the environment, since other users can see a command line.
 
-    NATSD_JETSTREAM_KEY        key that encrypts file streams
+    NATSD_JETSTREAM_KEY        key that encrypts JetStream's files
     NATSD_JETSTREAM_PREV_KEY   the previous key, while keys are being rotated
     …_KEY_FILE, …_PREV_KEY_FILE   path of a file that holds the key, instead
     NATSD_JETSTREAM_CIPHER     chachapoly (default) or aes

@@ -145,14 +145,18 @@ class JetStreamPart:
 
     @asynccontextmanager
     async def _undone_on_failure(self) -> AsyncIterator[None]:
-        """Undo the start if the block raises. Raises JetStreamError for errors of the store."""
+        """Undo the start if the block raises.
+
+        Raises JetStreamError for errors of the store and of the RAFT logs.
+        """
         try:
             yield
         except BaseException as error:
+            from natsd.raft.storage.errors import LogsUnreadableError
             from natsd.store.errors import StoreError
 
             await self._give_up()
-            if isinstance(error, OSError | StoreError):
+            if isinstance(error, OSError | StoreError | LogsUnreadableError):
                 raise JetStreamError(_reason(error)) from error
             raise
 
@@ -504,11 +508,6 @@ def check_jetstream_cluster(options: Options) -> None:
     if options.cluster is None or not options.cluster.name:
         raise OptionsError(
             "jetstream cluster requires `cluster.name` to be set", path=("cluster", "name")
-        )
-    if options.jetstream.key:
-        raise OptionsError(
-            "jetstream: natsd does not encrypt the RAFT log of a cluster yet; leave out the key",
-            path=("jetstream", "key"),
         )
 
 

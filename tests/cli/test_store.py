@@ -85,7 +85,7 @@ def test_keys_come_from_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "3 messages" in capsys.readouterr().out
     assert main(["store", "check", str(root)]) == 1
     path = root / STREAM / "key.db"
-    expected = f"not checked: {path} says that the store is encrypted, but no key is given\n"
+    expected = f"not checked: {path} says that the store is encrypted, but no key is given"
     assert capsys.readouterr().out.startswith(expected)
 
 

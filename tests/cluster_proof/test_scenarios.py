@@ -48,6 +48,19 @@ async def test_for_a_moment(name: str, tmp_path: Path) -> None:
     await played(name, tmp_path, SHORT_S)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(bool(GO_SERVER), reason="nats-server takes no key from the environment")
+async def test_with_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NATSD_JETSTREAM_KEY", "a key")
+    await played("all-killed", tmp_path, SHORT_S)
+    assert len(key_files(tmp_path)) == 3
+
+
+def key_files(directory: Path) -> list[Path]:
+    """Return the key files of the servers' RAFT logs."""
+    return list(directory.glob("n*/store/jetstream/raft.logs/key.db"))
+
+
 @pytest.mark.skipif(TORTURE == 1, reason="`make torture` runs it")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -20,9 +20,6 @@ MISTAKES = {
     "server_name: a\ncluster { listen: 6222 }\njetstream: on": [
         "x.conf:2:1: jetstream cluster requires `cluster.name` to be set"
     ],
-    "server_name: a\ncluster { listen: 6222, name: c }\njetstream { key: x }": [
-        "x.conf:3:13: jetstream: natsd does not encrypt the RAFT log of a cluster yet"
-    ],
     """accounts {
       A { imports: [{stream: {account: B, subject: x}}], exports: [{stream: x}] }
       B { exports: [{stream: x}]

@@ -3,6 +3,7 @@
 python -m tests.sim --seed 7 [--trace]       one seed; its history, event by event
 python -m tests.sim --seeds 10000 --jobs 2   many seeds, from --first on (fresh ones by default)
 python -m tests.sim --real-log …             members write natsd.raft.storage on simulated disks
+python -m tests.sim --encrypted …            the same, with a key
 python -m tests.sim --mutations              each planted bug, and the invariant that catches it
 """
 
@@ -16,7 +17,7 @@ from functools import partial
 
 from tests.sim.disk import ModelDisk, NewDisk
 from tests.sim.mutations import MUTATIONS, hunt
-from tests.sim.real_log import RealLog
+from tests.sim.real_log import FLAGS, EncryptedLog, RealLog
 from tests.sim.simulation import Result, Simulation, simulate
 
 SHOWN_MAX = 10
@@ -39,11 +40,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, help="the first of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--real-log", action="store_true", help="members write the real log")
+    parser.add_argument("--encrypted", action="store_true", help="and encrypt it")
     parser.add_argument("--mutations", action="store_true", help="hunt the planted bugs")
     arguments = parser.parse_args()
     if arguments.mutations:
         return run_mutations(arguments.jobs)
     new_disk: NewDisk = RealLog if arguments.real_log else ModelDisk
+    if arguments.encrypted:
+        new_disk = EncryptedLog
     if arguments.seed is not None:
         return run_one(arguments.seed, arguments.trace, new_disk)
     first = arguments.first
@@ -73,7 +77,7 @@ def run_many(first: int, count: int, jobs: int, new_disk: NewDisk) -> int:
                 kinds[result.violation] += 1
                 if kinds.total() <= SHOWN_MAX:
                     say(result.detail[:500])
-                    flag = " --real-log" if new_disk is RealLog else ""
+                    flag = FLAGS.get(new_disk, "")
                     say(f"    python -m tests.sim{flag} --seed {result.seed} --trace")
     elapsed_s = time.monotonic() - began
     say(

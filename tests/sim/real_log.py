@@ -1,6 +1,7 @@
 """The real log of natsd.raft.storage on a simulated disk, as the storage of a simulated member.
 
     python -m tests.sim --real-log …       or Simulation(seed, new_disk=RealLog)
+    python -m tests.sim --encrypted …      or Simulation(seed, new_disk=EncryptedLog)
 
 A crash comes in the middle of a write, as often as not: some steps of it are done, their sectors
 survive or not, each by itself, and the next start has to make sense of that. Damage is a flipped
@@ -12,8 +13,9 @@ import random
 from pathlib import Path
 
 from natsd.raft.entry import NOBODY, NOTHING, Entry, HardState, Snapshot
-from natsd.raft.storage.raft_logs import GroupWrite, RaftLogs
+from natsd.raft.storage.raft_logs import NO_KEYS, GroupWrite, RaftLogs
 from natsd.raft.storage.recovery import RecoveredGroup
+from natsd.store.crypto.keys import KEY_FILE, OperatorKeys
 from tests.sim.disk import Recovered
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 
@@ -26,6 +28,8 @@ FORGOTTEN = RecoveredGroup(HardState(0, NOBODY), None, [])
 
 class RealLog:
     """One member's log."""
+
+    keys = NO_KEYS
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.disk = FaultyDisk(snapshot.index)
@@ -44,7 +48,11 @@ class RealLog:
 
     def open(self) -> RaftLogs:
         return RaftLogs.open(
-            self.disk, ROOT, self.chance.randbytes, segment_bytes_max=SEGMENT_BYTES
+            self.disk,
+            ROOT,
+            self.chance.randbytes,
+            segment_bytes_max=SEGMENT_BYTES,
+            keys=self.keys,
         )
 
     def report(self, error: Exception | None) -> None:
@@ -101,7 +109,8 @@ class RealLog:
 
     def damage(self, rng: random.Random) -> str:
         disk = self.disk.kill()
-        paths = [ROOT / name for name in disk.listdir(ROOT) if "." in name]
+        names = [name for name in disk.listdir(ROOT) if not name.startswith(KEY_FILE)]
+        paths = [ROOT / name for name in names if "." in name]
         paths += [ROOT / "snapshots" / name for name in disk.listdir(ROOT / "snapshots")]
         path = rng.choice([path for path in paths if disk.open(path).size()])
         file = disk.open(path)
@@ -130,3 +139,13 @@ class RealLog:
             snapshot = found.snapshot or NOTHING
             self.recovered = Recovered(found.hard_state, snapshot, tuple(found.entries))
         return self.recovered
+
+
+class EncryptedLog(RealLog):
+    """One member's log, which is encrypted."""
+
+    keys = OperatorKeys(b"key of the operator")
+
+
+FLAGS: dict[object, str] = {RealLog: " --real-log", EncryptedLog: " --encrypted"}
+"""Flags of `python -m tests.sim` that run a seed again with such logs."""

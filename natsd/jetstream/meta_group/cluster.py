@@ -140,6 +140,7 @@ class JetStreamCluster:
             jetstream.volume.disk,
             jetstream.directory / LOGS_DIRECTORY,
             jetstream.random_bytes,
+            keys=jetstream.keys,
         )
         key = server_key(self.server)
         self._host = RaftHost(

@@ -48,6 +48,7 @@ from natsd.raft.host import RaftHost
 from natsd.raft.rescue import NotRescuableError
 from natsd.raft.transport import member_id, server_key
 from natsd.store.disk.disk import make_directories, rename_synced
+from natsd.store.disk.places import SUPERSEDED
 from natsd.store.errors import StoreError
 
 _logger = logging.getLogger(__name__)
@@ -55,8 +56,6 @@ _logger = logging.getLogger(__name__)
 RETRY_S: Final = 0.5
 CAUGHT_UP_LAG: Final = 10
 """A replica that lacks no more entries is shown as current."""
-SUPERSEDED: Final = "superseded"
-"""Directory of an account for the files of replicas whose group was rescued without them."""
 
 Key = tuple[str, str]
 Propose = Callable[[Change], Awaitable[object]]

@@ -31,6 +31,7 @@ from msgspec import Struct
 
 from natsd.accounts.internal_client import InternalClient
 from natsd.core.quoting import quoted
+from natsd.jetstream.meta_group import founding_record, rescue_order
 from natsd.jetstream.meta_group.assignments import (
     Assignment,
     Assignments,
@@ -61,6 +62,12 @@ LOST: Final = "$JSC.LOST.{:012x}"
 FOUNDING: Final = "$JSC.FOUND.{:012x}"
 MEMBER_FILE: Final = "member.json"
 MAGIC: Final = b"NATSDMBR"
+MEMBER_FILES: Final = (
+    (MEMBER_FILE, MAGIC),
+    (founding_record.RECORD_FILE, founding_record.MAGIC),
+    (rescue_order.ORDER_FILE, rescue_order.MAGIC),
+)
+"""The files that are encrypted if there is a key, with the magic of their kinds."""
 REMOVED_S: Final = 300.0
 """A server that was removed may join again with an empty disk after so long, as on nats-server."""
 STEP_S: Final = 0.5
@@ -80,6 +87,19 @@ class Welcome(Struct, frozen=True):
     nonce: str
     group: str
     incarnation: int
+
+
+def check_member_files(vault: Vault, directory: Path) -> None:
+    """Check that the keys open what is in the directory of `member.json`. Raises EncryptionError.
+
+    Otherwise a server with a wrong key would take itself for a new one. Blocks on the disk.
+    """
+    for name, magic in MEMBER_FILES:
+        refusal = None
+        with contextlib.suppress(OSError):  # it is damaged, and is read as such
+            refusal = vault.refusal(directory / name, magic)
+        if refusal is not None:
+            raise refusal
 
 
 class MetaGroup:
@@ -130,6 +150,7 @@ class MetaGroup:
     def open(self, make_founding: Callable[[Callable[[str, bytes], None]], Founding]) -> None:
         """Read which member this server is. Blocks; raises OSError, EncryptionError."""
         make_directories(self._vault.disk, self._directory)
+        check_member_files(self._vault, self._directory)
         path = self._directory / MEMBER_FILE
         found = self._vault.recall(path, MAGIC, "the server joins its cluster as a new member")
         if found is not None:

@@ -8,6 +8,7 @@ Everything here blocks on the disk.
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from natsd.jetstream.commands.commands import Command, Publish, PublishBatch, Pu
 from natsd.jetstream.meta_group.assignments import Assignment, Assignments
 from natsd.jetstream.meta_group.cluster import LOGS_DIRECTORY, MEMBER_DIRECTORY
 from natsd.jetstream.meta_group.founding_record import Founded, read_record
-from natsd.jetstream.meta_group.meta_group import MAGIC, MEMBER_FILE, OwnMember
+from natsd.jetstream.meta_group.meta_group import MAGIC, MEMBER_FILE, OwnMember, check_member_files
 from natsd.jetstream.meta_group.rescuing import commands_of, replayed
 from natsd.jetstream.models.stream import Storage
 from natsd.jetstream.replicas.log_entry import FIRST, command_at
@@ -31,7 +32,9 @@ from natsd.raft.rescue import why_not_rescuable
 from natsd.raft.storage.errors import LogsUnreadableError
 from natsd.raft.storage.opening import LOCK_NAME as LOGS_LOCK_NAME
 from natsd.raft.storage.recovery import RecoveredGroup, recover
+from natsd.raft.storage.sealing import open_key
 from natsd.store.commit.volume import LOCK_NAME
+from natsd.store.crypto.keys import OperatorKeys
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.real_disk import RealDisk, lock_to_read
 from natsd.store.errors import DamagedEncoding
@@ -88,13 +91,16 @@ def locked(root: Path) -> Iterator[None]:
         yield
 
 
-def survey(root: Path, server: str) -> Survey:
+def survey(root: Path, server: str, keys: OperatorKeys) -> Survey:
     """Return what the server of that name has in its locked directory.
 
-    Raises RescueRefused, OSError.
+    `keys` are those that it is started with. Raises RescueRefused, EncryptionError, OSError.
     """
     overlay = OverlayDisk(RealDisk())
-    vault = Vault(overlay, root, _no_randomness)
+    vault = Vault(overlay, root, os.urandom, keys)
+    logs = root / LOGS_DIRECTORY
+    key = open_key(overlay, logs, keys, os.urandom)
+    check_member_files(vault, root / MEMBER_DIRECTORY)
     body = vault.recall(root / MEMBER_DIRECTORY / MEMBER_FILE, MAGIC, "it is not used")
     if body is None:
         raise RescueRefused(f"{root} does not say which member of its cluster the server is")
@@ -102,7 +108,7 @@ def survey(root: Path, server: str) -> Survey:
     try:
         groups = {
             name.decode("utf-8", "surrogateescape"): group
-            for name, group in recover(overlay, root / LOGS_DIRECTORY).groups.items()
+            for name, group in recover(overlay, logs, key).groups.items()
         }
     except LogsUnreadableError as error:
         raise RescueRefused(str(error)) from error
@@ -117,10 +123,6 @@ def survey(root: Path, server: str) -> Survey:
     founded = read_record(vault, root / MEMBER_DIRECTORY)
     report = Report(server, own.group, positions)
     return Survey(report, None if founded is None else founded.founded, assignments)
-
-
-def _no_randomness(_count: int) -> bytes:
-    raise AssertionError("nothing is encrypted in a cluster")
 
 
 def _assignments(group: RecoveredGroup) -> Assignments:

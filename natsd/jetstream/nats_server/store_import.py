@@ -33,11 +33,12 @@ from natsd.jetstream.snapshot.offline import (
     Progress,
     check_consumer,
 )
-from natsd.jetstream.stream.files import STREAMS, AccountFiles, install_stream
+from natsd.jetstream.stream.files import AccountFiles, install_stream
 from natsd.store.commit.volume import LOCK_NAME, Volume
 from natsd.store.crypto.keys import OperatorKeys, Random
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import Disk
+from natsd.store.disk.places import STREAMS
 from natsd.store.errors import StoreError
 from natsd.store.file_store import FileOptions
 from natsd.store.nats_server.encryption import Encryption

@@ -5,7 +5,8 @@
 Promise
 - That directory is on disk before files are made, or are about to be replaced, that may lack
   something. It is removed once the stream of the leader is in its place.
-- Files that cannot be opened, or in which damage is found, are whole again after that, too.
+- Files that cannot be opened, or in which damage is found, are whole again after that, too. But
+  files that the key does not open stay as they are: the other replicas may have the wrong key, too.
 - `meta.json` is written again with the configuration that is told if it is damaged or differs: what
   a leader wrote may never have been agreed to. The group's snapshot and log have the final word.
 
@@ -21,7 +22,7 @@ from natsd.jetstream.models.stream import Storage, StreamConfig
 from natsd.jetstream.stream.files import AccountFiles, StreamAsset
 from natsd.jetstream.stream.stream import Stream, StreamAccount
 from natsd.store.disk.disk import Disk, is_transient, make_directories
-from natsd.store.errors import StoreError
+from natsd.store.errors import KeyMissing, KeyWrong, StoreError
 
 _logger = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ async def open_replica(
     if is_whole:
         try:
             stream = await _open(account, StreamAsset(config=config, created=created_ns))
+        except (KeyMissing, KeyWrong):
+            raise
         except (AssetDamaged, StoreError, OSError) as error:
             if is_transient(error):
                 raise

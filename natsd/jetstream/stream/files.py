@@ -29,9 +29,9 @@ from natsd.store.commit.volume import Volume
 from natsd.store.crypto.vault import Vault
 from natsd.store.disk.disk import Disk, is_removed, make_directories, rename_synced
 from natsd.store.disk.doubled_file import UNFINISHED_SUFFIX
+from natsd.store.disk.places import STREAMS
 from natsd.store.errors import StoreFull
 
-STREAMS: Final = "streams"
 MESSAGES: Final = "msgs"
 DELAYED: Final = "delayed"
 SNAPSHOTS: Final = f"snapshots{UNFINISHED_SUFFIX}"

@@ -7,11 +7,13 @@
     segment_reader   a segment as a start finds it: its batches, and whether its end is torn
     recovery         the state of all groups, out of the segments of both sequences
     snapshot_files   the snapshots, one file each
+    sealing          the encryption of all of that, if the server has a key
 
     log.1  log.2  log.3 ...     entries of all groups, and the state of each group that changed
     state.7                     the state of all groups once more: the loss of either sequence
                                 loses no term and no vote
     snapshots/<group>.<index>   each holds its content twice
+    key.db                      the key of encrypted logs, wrapped; and key.db.copy
 
 The *state* of a group: term, vote, health, and the index of its snapshot (`records.GroupState`).
 
@@ -29,6 +31,8 @@ Promise
   twice `segment_bytes_max` or three times the bytes of live entries, whichever is more.
 - A file with an unknown name or version is neither changed nor removed; a segment of a later
   version stops the start. Damaged segments are set aside with the suffix `.damaged`.
+- With a key, everything here is encrypted but the names of files; all of the above holds as it
+  does without one. Wrong keys stop the start before anything is changed.
 - After a failed sync nothing more is written until the logs are opened again. If there is no space,
   the same writes are tried again by `retry`.
 

@@ -15,12 +15,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from natsd.raft.storage.records import ROOM, Record, Touch, last_records, touched_record
+from natsd.raft.storage.records import (
+    ROOM,
+    SEALED_VERSION,
+    VERSION,
+    Record,
+    Touch,
+    last_records,
+    touched_record,
+)
+from natsd.raft.storage.sealing import LogKey, SegmentSeal
 from natsd.store.disk.disk import CommitJob, Disk, DiskFile
 from natsd.store.wal.entries import encode_entries, grown_allocation
 from natsd.store.wal.format import HEADER_BYTES, encode_batch, encode_header
 
-VERSION = 1
 HEADS_PER_SEGMENT = 4  # a segment is at least so many times as long as its first batch
 
 
@@ -40,8 +48,10 @@ class _Current:
     segment: Segment
     file: DiskFile
     seed: int
+    seal: SegmentSeal | None  # None: it is not encrypted
     is_begun: bool = False  # its header is on disk
-    room: int = 0  # size of the file as the batches tell it
+    room: int = 0  # size of the file, with the space reserved in it
+    told_room: int = 0  # that size as the batches tell it
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,8 @@ class _Staged:
     current: _Current
     end: int
     touched: list[Touch]
-    room: int
+    told_room: int
+    has_grown: bool  # space was reserved for it
 
 
 class LogFiles:
@@ -69,10 +80,12 @@ class LogFiles:
         last_segment: int,
         last_batch: int,
         last_touched: list[Touch],
+        key: LogKey | None,
     ) -> None:
         """Begin a new segment behind the old ones, which get no more batches.
 
-        `last_touched` is what the last batch of the old ones wrote.
+        It is encrypted if there is a key. `last_touched` is what the last batch of the old ones
+        wrote.
         """
         self._disk = disk
         self._directory = directory
@@ -81,6 +94,7 @@ class LogFiles:
         self._random_bytes = random_bytes
         self._bytes_max = bytes_max
         self._full_at = bytes_max
+        self._key = key
         self.segments = list(old)
         self._next_batch = last_batch + 1
         self._next_segment = last_segment + 1
@@ -113,24 +127,29 @@ class LogFiles:
         current = self._open_segment() if self.begins_segment else self._current
         assert current is not None
         number, start = self._next_batch, current.segment.end
-        room = current.file.size() if current.is_begun else 0
-        if room > current.room:
+        room = current.room
+        if room > current.told_room:
             records.insert(0, (ROOM, b"", room, b""))
         records.insert(0, touched_record(number - 1, self._touched))
+        if current.seal is not None:
+            records = current.seal.sealed(number, records)
         encoded = encode_entries(current.seed, records)
         count, last = last_records(number, current.seed, encoded)
         batch = encode_batch(current.seed, number, len(records) + count, encoded + last)
-        self._staged = _Staged(current, start + len(batch), touched, room)
-        self._make_room(job, current, start, start + len(batch))
+        end = start + len(batch)
+        has_grown = self._make_room(job, current, start, end)
+        self._staged = _Staged(current, end, touched, room, has_grown)
         job.write(current.file, batch, start)
         return current.file
 
-    def _make_room(self, job: CommitJob, current: _Current, start: int, end: int) -> None:
+    def _make_room(self, job: CommitJob, current: _Current, start: int, end: int) -> bool:
+        """Add the steps that reserve space for a batch, if it lacks any; return whether."""
         wanted = grown_allocation(end, self._bytes_max)
         if not current.is_begun:
             job.truncate(current.file, 0)
             job.allocate(current.file, 0, wanted)
-            header = encode_header(self._magic, VERSION, current.segment.number, current.seed)
+            version = VERSION if current.seal is None else SEALED_VERSION
+            header = encode_header(self._magic, version, current.segment.number, current.seed)
             job.write(current.file, header, 0)
             job.datasync(current.file)
             job.sync_directory(self._directory)
@@ -139,13 +158,18 @@ class LogFiles:
             job.allocate(current.file, start, wanted - start)
         elif wanted > grown_allocation(start, self._bytes_max):
             job.allocate(current.file, start, wanted - start)
+        else:
+            return False
+        return True
 
     def _open_segment(self) -> _Current:
         if self._fresh is None:
             path = self._directory / f"{self._prefix}.{self._next_segment}"
             file = self._disk.open(path, create=True, exclusive=True)
             seed = int.from_bytes(self._random_bytes(8), "little")
-            self._fresh = _Current(Segment(path, self._next_segment, HEADER_BYTES), file, seed)
+            key, number = self._key, self._next_segment
+            seal = None if key is None else key.segment(path, number, seed)
+            self._fresh = _Current(Segment(path, number, HEADER_BYTES), file, seed, seal)
         return self._fresh
 
     def committed(self) -> None:
@@ -162,7 +186,9 @@ class LogFiles:
             self._next_segment += 1
             self._full_at = max(self._bytes_max, HEADS_PER_SEGMENT * staged.end)
         staged.current.segment.end = staged.end
-        staged.current.room = staged.room
+        staged.current.told_room = staged.told_room
+        if staged.has_grown:
+            staged.current.room = staged.current.file.size()
         self._touched = staged.touched
         self._next_batch += 1
 

@@ -1,18 +1,21 @@
 """How a start turns what it has recovered into logs that can be written.
 
-    recover ─> write the newest bytes again, and sync ─> new segments ─> remove leftovers
-                                                          │
-                                 with damage: all live entries too, so that old segments can go
+    key ─> recover ─> write the newest bytes again, and sync ─> new segments ─> remove leftovers
+                                                                 │
+               with damage, or if the logs are plain and there is a key: all live entries too,
+                                                                   so that old segments can go
 
 Promise
 - Bytes that a start has read are on disk before anything depends on them: an earlier process may
   have been killed before its sync, or its sync may have failed.
 - Old segments get no more batches, so what is torn at their end stays where it is.
+- A key that does not open what is there stops the start before any file of the logs is changed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,16 +34,19 @@ from natsd.raft.storage.recovery import (
     Replay,
     recover,
 )
+from natsd.raft.storage.sealing import LogKey, begin_encrypting, end_encrypting, open_key
 from natsd.raft.storage.segment_reader import segment_number
-from natsd.raft.storage.snapshot_files import MAGIC, parse_name
+from natsd.raft.storage.snapshot_files import encrypt_snapshot, is_snapshot, parse_name
+from natsd.store.crypto.keys import OperatorKeys
 from natsd.store.disk.disk import Disk, Lock, make_directories
-from natsd.store.disk.doubled_file import decode_doubled, read_file
 from natsd.store.disk.holes import write_again
 
 STATE_SEGMENT_BYTES_MAX = 1 << 20
 SET_ASIDE = ".damaged"
 LOCK_NAME = "lock"
 SYNCED_AGAIN = 2  # newest segments that may hold bytes that were never synced
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -56,6 +62,7 @@ class Opened:
     damage: list[Damage]
     segment_bytes_max: int
     must_rewrite: bool
+    key: LogKey | None
     damaged_paths: set[Path] = field(default_factory=set)
     leftovers: list[Path] = field(default_factory=list)
 
@@ -63,6 +70,21 @@ class Opened:
         """Remove, or set aside, the files that nothing refers to any more."""
         for path in self.leftovers:
             remove_file(disk, path, path in self.damaged_paths)
+
+    def encrypt_rest(self, disk: Disk, directory: Path, keys: OperatorKeys) -> None:
+        """Encrypt the snapshots, and end the encryption of plain logs, if that is under way."""
+        if self.key is None:
+            return
+        if self.key.is_encrypting:
+            for name, group in self.recovered.items():
+                if group.snapshot is not None and group.snapshot.index:
+                    group_name = os.fsencode(name)
+                    encrypt_snapshot(disk, self.snapshots, group_name, group.snapshot, self.key)
+            live = {each.path for each in (*self.log.segments, *self.states.segments)}
+            if plain := [path for path in _segments(disk, directory) if path not in live]:
+                _logger.error("%s is not encrypted, and could not be removed", plain[0])
+                return
+        end_encrypting(disk, directory, keys, self.key)
 
 
 def remove_file(disk: Disk, path: Path, is_damaged: bool) -> None:
@@ -87,24 +109,30 @@ def open_files(
     directory: Path,
     random_bytes: Callable[[int], bytes],
     segment_bytes_max: int,
+    keys: OperatorKeys,
 ) -> tuple[Lock, Opened]:
     """Recover the directory, which is locked, and prepare new segments. Blocks."""
     make_directories(disk, directory / SNAPSHOTS)
     lock = disk.lock(directory / LOCK_NAME)
     try:
-        found = recover(disk, directory)
+        key = open_key(disk, directory, keys, random_bytes)
+        found = recover(disk, directory, key)
+        key = key or begin_encrypting(disk, directory, keys, random_bytes)
+        if key is not None and key.is_encrypting and found.log.segments:
+            _logger.warning("%s: the RAFT logs are plain, and are being encrypted", directory)
         _sync_again(disk, directory, found)
         version, groups = _group_logs(found)
         opened = Opened(
-            _files(disk, directory, random_bytes, found.log, segment_bytes_max),
-            _files(disk, directory, random_bytes, found.state, STATE_SEGMENT_BYTES_MAX),
+            _files(disk, directory, random_bytes, found.log, segment_bytes_max, key),
+            _files(disk, directory, random_bytes, found.state, STATE_SEGMENT_BYTES_MAX, key),
             directory / SNAPSHOTS,
             groups,
             version,
             {os.fsdecode(name): group for name, group in found.groups.items()},
             found.damage,
             segment_bytes_max,
-            not found.log.is_whole,
+            not found.log.is_whole or (key is not None and key.is_encrypting),
+            key,
             found.log.damaged_paths | found.state.damaged_paths | found.damaged_snapshots,
         )
         opened.leftovers = _leftovers(disk, directory, found, opened)
@@ -120,6 +148,7 @@ def _files(
     random_bytes: Callable[[int], bytes],
     found: Replay,
     bytes_max: int,
+    key: LogKey | None,
 ) -> LogFiles:
     is_log = found.prefix == LOG_PREFIX
     return LogFiles(
@@ -133,6 +162,7 @@ def _files(
         found.last_segment,
         found.last_batch,
         found.last_touched,
+        key,
     )
 
 
@@ -175,12 +205,7 @@ def _runs(first: int, places: list[int]) -> list[Run]:
 def _leftovers(disk: Disk, directory: Path, found: Recovered, opened: Opened) -> list[Path]:
     """Return the files that nothing refers to: dead segments, and snapshots that do not count."""
     live = {path for path, _, _ in (*found.log.segments, *found.state.segments)}
-    leftovers = [
-        directory / name
-        for name in disk.listdir(directory)
-        if any(segment_number(name, prefix) for prefix in (LOG_PREFIX, STATE_PREFIX))
-        and directory / name not in live
-    ]
+    leftovers = [path for path in _segments(disk, directory) if path not in live]
     for name in disk.listdir(directory / SNAPSHOTS):
         said = parse_name(name)
         if said is None:
@@ -193,11 +218,15 @@ def _leftovers(disk: Disk, directory: Path, found: Recovered, opened: Opened) ->
             )
             if not counts:
                 leftovers.append(path)
-        elif said.group in found.removed or (found.is_sure_of_groups and _is_snapshot(disk, path)):
+        elif said.group in found.removed or (found.is_sure_of_groups and is_snapshot(disk, path)):
             leftovers.append(path)
     return leftovers
 
 
-def _is_snapshot(disk: Disk, path: Path) -> bool:
-    content = decode_doubled(read_file(disk, path)).content
-    return content is not None and content.magic == MAGIC
+def _segments(disk: Disk, directory: Path) -> list[Path]:
+    """Return the files of all segments, whether they count or not."""
+    return [
+        directory / name
+        for name in disk.listdir(directory)
+        if any(segment_number(name, prefix) for prefix in (LOG_PREFIX, STATE_PREFIX))
+    ]

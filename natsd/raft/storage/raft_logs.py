@@ -39,6 +39,7 @@ from natsd.raft.storage.records import (
 )
 from natsd.raft.storage.recovery import Damage, RecoveredGroup
 from natsd.raft.storage.snapshot_files import add_put, snapshot_path
+from natsd.store.crypto.keys import OperatorKeys
 from natsd.store.disk.disk import CommitJob, CommitWorkers, Disk, DiskFile, Lock, is_transient
 from natsd.store.errors import StoreFull
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 SEGMENT_BYTES_MAX = 64 << 20
 BATCH_BYTES_MAX = 8 << 20
 SEGMENTS_MAX = 32
+NO_KEYS = OperatorKeys()
 WORKERS = 3  # one syncs the batch; the others write snapshots
 
 Outcome = Callable[[Exception | None], None]
@@ -98,6 +100,7 @@ class RaftLogs:
         self._log: LogFiles = opened.log
         self._states: LogFiles = opened.states
         self._snapshots = opened.snapshots
+        self._key = opened.key
         self._groups: dict[bytes, GroupLog] = opened.groups
         self._version = opened.version
         self._recovered = opened.recovered
@@ -124,15 +127,18 @@ class RaftLogs:
         random_bytes: Callable[[int], bytes],
         *,
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
+        keys: OperatorKeys = NO_KEYS,
     ) -> RaftLogs:
-        """Recover what the directory holds. Blocks.
+        """Recover what the directory holds, and encrypt what is written if there is a key. Blocks.
 
-        Raises `OSError`, DirectoryLocked, and LogsUnreadableError if a file is of a later version.
+        Raises `OSError`, DirectoryLocked, LogsUnreadableError if a file is of a later version, and
+        EncryptionError if the keys do not open what is there.
         """
-        lock, opened = open_files(disk, directory, random_bytes, segment_bytes_max)
+        lock, opened = open_files(disk, directory, random_bytes, segment_bytes_max, keys)
         logs = cls(disk, disk.commit_workers(WORKERS), opened, lock)
         try:
             logs._finish_opening(opened)
+            opened.encrypt_rest(disk, directory, keys)
         except BaseException:
             logs.close()
             raise
@@ -198,7 +204,7 @@ class RaftLogs:
             then(self._failure)
             return
         job = self._workers.job(partial(self._put, then))
-        add_put(job, self._snapshots, _encoded(group), snapshot)
+        add_put(job, self._snapshots, _encoded(group), snapshot, self._key)
         self._workers.submit(job)
 
     def _put(self, then: Outcome, job: CommitJob) -> None:

@@ -14,6 +14,9 @@
     FILL            -                -                 so much that END is in one sector
     END             -                the batch's       u32: number of sectors of the batch that are
                                      number            all zeros although they are written
+    SEALED          -                its place among   records of the other kinds but FILL and END,
+                                     those of a batch  encrypted (sealing.py); only in a segment of
+                                                       version 2, where these are all there is
 
 ROOM, in some batches, says how long the file was, with the space reserved in it, when the batch
 before had been synced: a file that is shorter now was cut off.
@@ -43,6 +46,8 @@ from natsd.store.wal.format import (
 LOG_MAGIC: Final = b"NATSDRFT"
 STATE_MAGIC: Final = b"NATSDRST"
 VERSION: Final = 1
+SEALED_VERSION: Final = 2
+"""Version of an encrypted segment."""
 
 NORMAL: Final = 16
 MEMBERSHIP: Final = 17
@@ -53,6 +58,7 @@ TOUCHED: Final = 22
 END: Final = 23
 FILL: Final = 24
 ROOM: Final = 25
+SEALED: Final = 26
 ENTRY_KINDS: Final = range(NORMAL, NORMAL + 4)
 
 TERM: Final = struct.Struct("<Q")

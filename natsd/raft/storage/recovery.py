@@ -11,6 +11,7 @@ Promise
   the next batch tells (TOUCHED). If no batch tells, it costs all groups theirs.
 - Terms and votes are uncertain only if both sequences lost something (VOTE_LOST).
 - Nothing is written here.
+- Encrypted and plain logs are the same from here on: the readers open what is encrypted.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from natsd.raft.storage.records import (
     read_touched,
     touched_by,
 )
+from natsd.raft.storage.sealing import LogKey
 from natsd.raft.storage.segment_reader import ReadBatch, ReadSegment, read_segment, segment_number
 from natsd.raft.storage.snapshot_files import read_snapshot, snapshot_path
 from natsd.store.disk.disk import Disk
@@ -286,14 +288,19 @@ class Replay:
         self._lost_place = None
 
 
-def read_sequence(disk: Disk, directory: Path, prefix: str, magic: bytes, oldest: int) -> Replay:
-    """Replay the segments from `oldest` on. Blocks; raises `OSError` and LogsUnreadableError."""
+def read_sequence(
+    disk: Disk, directory: Path, prefix: str, magic: bytes, oldest: int, key: LogKey | None
+) -> Replay:
+    """Replay the segments from `oldest` on.
+
+    Blocks; raises `OSError`, LogsUnreadableError and EncryptionError.
+    """
     replay = Replay(prefix)
     numbers = sorted(filter(None, (segment_number(n, prefix) for n in disk.listdir(directory))))
     paths = [(number, directory / f"{prefix}.{number}") for number in numbers if number >= oldest]
     pending: ReadSegment | None = None
     for number, path in paths:
-        read = read_segment(disk, path, number, magic)
+        read = read_segment(disk, path, number, magic, key)
         if read.is_unbegun:
             replay.unbegun.append(path)
             continue
@@ -350,14 +357,17 @@ class Recovered:
         return self.state.is_whole or self.log.is_whole
 
 
-def recover(disk: Disk, directory: Path) -> Recovered:
-    """Read everything. Blocks; raises `OSError` and LogsUnreadableError."""
-    state = read_sequence(disk, directory, STATE_PREFIX, STATE_MAGIC, 0)
+def recover(disk: Disk, directory: Path, key: LogKey | None) -> Recovered:
+    """Read everything; `key` is that of the logs, None: they are plain.
+
+    Blocks; raises `OSError`, LogsUnreadableError and EncryptionError.
+    """
+    state = read_sequence(disk, directory, STATE_PREFIX, STATE_MAGIC, 0, key)
     oldest = state.files.oldest if state.files else 0
-    log = read_sequence(disk, directory, LOG_PREFIX, LOG_MAGIC, oldest)
+    log = read_sequence(disk, directory, LOG_PREFIX, LOG_MAGIC, oldest, key)
     if log.files is not None and log.files.oldest > oldest:
         oldest = log.files.oldest
-        log = read_sequence(disk, directory, LOG_PREFIX, LOG_MAGIC, oldest)
+        log = read_sequence(disk, directory, LOG_PREFIX, LOG_MAGIC, oldest, key)
     _check_files(directory, state, log, oldest)
     found = Recovered(log, state, damage=state.damage + log.damage)
     for name in sorted(log.groups.keys() | state.groups.keys()):
@@ -365,7 +375,7 @@ def recover(disk: Disk, directory: Path) -> Recovered:
         if group_state is None or group_state.is_removed:
             found.removed.add(name)
         else:
-            _recover_group(disk, directory, found, name, group_state)
+            _recover_group(disk, directory, found, name, group_state, key)
     return found
 
 
@@ -393,7 +403,12 @@ def _newest_state(name: bytes, log: Replay, state: Replay) -> GroupState | None:
 
 
 def _recover_group(
-    disk: Disk, directory: Path, found: Recovered, name: bytes, state: GroupState
+    disk: Disk,
+    directory: Path,
+    found: Recovered,
+    name: bytes,
+    state: GroupState,
+    key: LogKey | None,
 ) -> None:
     log = found.log
     group, label = log.groups.get(name, FoundGroup()), name.decode("utf-8", "surrogateescape")
@@ -405,7 +420,7 @@ def _recover_group(
         damage.append(Damage(at.path, at.offset, what, label, state.snapshot_index + 1))
     snapshots = directory / SNAPSHOTS
     index, term = state.snapshot_index, state.snapshot_term
-    snapshot, what = read_snapshot(disk, snapshots, name, index, term)
+    snapshot, what = read_snapshot(disk, snapshots, name, index, term, key)
     if what:
         path = snapshot_path(snapshots, name, index, term)
         damage.append(Damage(path, 0, what, "" if snapshot else label, 0 if snapshot else 1))

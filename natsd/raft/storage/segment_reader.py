@@ -7,6 +7,7 @@
 Promise
 - Nothing is written here.
 - A batch counts only if all its entries verify, or if a later batch proves that it was synced.
+- Records are given back as they were before they were encrypted (sealing.py).
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from natsd.raft.storage.errors import LogsUnreadableError
 from natsd.raft.storage.records import (
     END,
     ROOM,
-    VERSION,
+    SEALED_VERSION,
     ZERO_SECTOR,
     Record,
     count_zero_sectors,
     read_end,
 )
+from natsd.raft.storage.sealing import LogKey, SegmentSeal, key_is_missing
 from natsd.store.disk.disk import Disk
 from natsd.store.disk.doubled_file import read_contents
 from natsd.store.disk.holes import PAGE_BYTES
@@ -32,6 +34,7 @@ from natsd.store.wal.format import (
     HEADER_BYTES,
     SECTOR_BYTES,
     Batch,
+    Header,
     find_batches,
     read_batch_header,
     read_headers,
@@ -79,15 +82,18 @@ def segment_number(name: str, prefix: str) -> int:
     return int(digits) if is_number else 0
 
 
-def read_segment(disk: Disk, path: Path, number: int, magic: bytes) -> ReadSegment:
-    """Read one segment.
+def read_segment(
+    disk: Disk, path: Path, number: int, magic: bytes, key: LogKey | None
+) -> ReadSegment:
+    """Read one segment; `key` is that of the logs, None: they are plain.
 
-    Blocks. Raises `OSError`, and LogsUnreadableError if the file is of a later version.
+    Blocks. Raises `OSError`, EncryptionError, and LogsUnreadableError if the file is of a later
+    version.
     """
     contents = read_contents(disk, path)
     data, damage = contents.data, [(hole, "cannot be read") for hole in contents.holes]
     headers = read_headers(data)
-    if any(each.magic == magic and each.version > VERSION for each in headers):
+    if any(each.magic == magic and each.version > SEALED_VERSION for each in headers):
         raise LogsUnreadableError(path, "was written by a later version of natsd")
     good = [each for each in headers if each.magic == magic and each.epoch == number]
     if not good:
@@ -95,11 +101,12 @@ def read_segment(disk: Disk, path: Path, number: int, magic: bytes) -> ReadSegme
         lost = "" if is_unbegun else "no header verifies; the batches are lost"
         return ReadSegment(path, number, [], damage, lost, is_unbegun)
     seed = good[0].seed
+    seal = _seal_of(path, good[0], key)
     found = find_batches(data, seed)
     if len(good) == 1 and found.batches:
         damage.append((0, "a copy of the header does not verify"))
     damage += [(start, f"{end - start} bytes are no batch") for start, end in found.gaps]
-    batches = [_read_batch(data, seed, batch) for batch in found.batches]
+    batches = [_read_batch(data, seed, batch, seal) for batch in found.batches]
     if batches and not batches[-1].is_whole:  # nothing in this segment proves that it was synced
         batches.pop()
         end_damage = _damage_of_last(data, seed, found.batches[-1], contents.holes)
@@ -110,10 +117,24 @@ def read_segment(disk: Disk, path: Path, number: int, magic: bytes) -> ReadSegme
     return ReadSegment(path, number, batches, damage, end_damage)
 
 
-def _read_batch(data: bytes, seed: int, batch: Batch) -> ReadBatch:
+def _seal_of(path: Path, header: Header, key: LogKey | None) -> SegmentSeal | None:
+    """Return the encryption of a segment; None: it is plain, and may be. Raises EncryptionError."""
+    if header.version == SEALED_VERSION:
+        if key is None:
+            raise key_is_missing(path, path.parent)
+        return key.segment(path, header.epoch, header.seed)
+    if key is not None:
+        key.check_plain(path)
+    return None
+
+
+def _read_batch(data: bytes, seed: int, batch: Batch, seal: SegmentSeal | None) -> ReadBatch:
     records = decode_entries(seed, data, batch.offset, batch.size)
     whole = [(kind, name, at, body) for kind, name, at, body in records if body is not None]
     is_whole = len(whole) == batch.count and bool(whole) and whole[-1][0] == END
+    if seal is not None:
+        whole, are_all_here = seal.opened(batch.number, whole)
+        is_whole &= are_all_here
     return ReadBatch(batch.number, batch.offset, batch.end, whole, is_whole)
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from natsd.spark.stored.stored_ranges import StoreNotReadable
 from natsd.store.crypto.keys import ENCRYPTING_FILE, KEY_FILE, DataKey, OperatorKeys, open_data_key
 from natsd.store.disk.disk import DirectoryLocked, Disk
+from natsd.store.disk.places import place_in
 from natsd.store.disk.real_disk import FileLock, lock_to_read
 from natsd.store.disk.twin_file import twins_exist
 
@@ -46,6 +47,6 @@ def open_key(disk: Disk, root: Path, directory: Path, operator: OperatorKeys) ->
     """
     if not any(twins_exist(disk, directory / name) for name in (KEY_FILE, ENCRYPTING_FILE)):
         return None
-    context = directory.relative_to(root).as_posix()
+    context = place_in(root, directory)
     opened = open_data_key(disk, directory, context, operator, os.urandom)
     return opened.data_key if opened else None

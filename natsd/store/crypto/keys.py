@@ -50,6 +50,9 @@ Random: TypeAlias = Callable[[int], bytes]
 KEY_FILE: Final = "key.db"
 ENCRYPTING_FILE: Final = "encrypting.db"
 """File that holds the key while a plain store is being encrypted (encrypting.py)."""
+GIVE_KEY: Final = "; give the key that it was written with"
+GIVE_OTHER: Final = f"{GIVE_KEY}, or give that one as the previous key to change it"
+"""What the user is to do, at the end of a refusal."""
 MAGIC: Final = b"NATSDKEY"
 VERSION: Final = 1
 KEY_BYTES: Final = 32
@@ -87,7 +90,10 @@ class DataKey:
     secret: bytes = field(repr=False)
 
     def seal(self, seed: int, block_id: int, random: Random) -> Seal:
-        """Return the encryption of a block; each pair of seed and block number has its own key."""
+        """Return the encryption of a block; each pair of seed and block number has its own key.
+
+        Other files that have a random seed and a number use it, too.
+        """
         key = derive(self.secret, BLOCK_SALT.pack(seed, block_id), b"natsd block")
         return Seal(int(self.cipher), make_aead(self.cipher, key), random)
 
@@ -165,7 +171,9 @@ def _check_unfinished(disk: Disk, path: Path, operator: OperatorKeys) -> None:
     if not twins_exist(disk, path):
         return
     if operator.key is None:
-        raise KeyMissing(f"{path} says that the store is half encrypted, but no key is given")
+        raise KeyMissing(
+            f"{path} says that the store is half encrypted, but no key is given{GIVE_KEY}"
+        )
     raise KeyUnexpected(f"{path} says that the store is half encrypted: a server finishes that")
 
 
@@ -178,7 +186,7 @@ def open_key_file(
     `KeyMissing`, `KeyWrong`, `KeyFileDamaged` or `OSError`.
     """
     if operator.key is None:
-        raise KeyMissing(f"{path} says that the store is encrypted, but no key is given")
+        raise KeyMissing(f"{path} says that the store is encrypted, but no key is given{GIVE_KEY}")
     found = read_twins(disk, path, _place(path, context))
     bodies = [each.body for each in found.versions if each.magic == MAGIC]
     data_key, with_previous = _unwrap_any(path, bodies, context, operator)
@@ -240,7 +248,7 @@ def _unwrap(path: Path, body: bytes, context: str, operator: OperatorKeys) -> tu
         return DataKey(cipher, secret), key is not operator.key
     tried = "the key" if operator.previous is None else "neither the key nor the previous one"
     opens = "does not open it" if operator.previous is None else "opens it"
-    raise KeyWrong(f"{path}: {tried} {opens}")
+    raise KeyWrong(f"{path}: {tried} {opens}{GIVE_OTHER}")
 
 
 def _wrapping_key(key: bytes, salt: bytes, context: str) -> bytes:

@@ -29,6 +29,8 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 
 from natsd.store.crypto.keys import (
+    GIVE_KEY,
+    GIVE_OTHER,
     NONCE_BYTES,
     SALT_BYTES,
     Cipher,
@@ -39,6 +41,7 @@ from natsd.store.crypto.keys import (
 )
 from natsd.store.disk.disk import Disk
 from natsd.store.disk.doubled_file import Content
+from natsd.store.disk.places import place_in
 from natsd.store.disk.twin_file import (
     TwinDamage,
     Twins,
@@ -175,7 +178,7 @@ class Vault:
     def _open(self, path: Path, sealed: bytes) -> tuple[bytes, bool]:
         """Return the decrypted magic and body, and whether that took the previous key."""
         if self.keys.key is None:
-            raise KeyMissing(f"{path} is encrypted, but no key is given")
+            raise KeyMissing(f"{path} is encrypted, but no key is given{GIVE_KEY}")
         number, salt, nonce = HEAD.unpack_from(sealed)
         context = _encoded(self._place(path))
         for key in (self.keys.key, self.keys.previous):
@@ -187,11 +190,11 @@ class Vault:
             except InvalidTag:
                 continue
         if self.keys.previous is None:
-            raise KeyWrong(f"{path}: the key does not open it")
-        raise KeyWrong(f"{path}: neither the key nor the previous one opens it")
+            raise KeyWrong(f"{path}: the key does not open it{GIVE_OTHER}")
+        raise KeyWrong(f"{path}: neither the key nor the previous one opens it{GIVE_OTHER}")
 
     def _place(self, path: Path) -> str:
-        return path.relative_to(self.root).as_posix()
+        return place_in(self.root, path)
 
 
 def _encoded(place: str) -> bytes:

@@ -36,6 +36,7 @@ from natsd.store.consumer.tracking import ConsumerTracker
 from natsd.store.crypto.keys import DataKey, OperatorKeys, Random, open_data_key
 from natsd.store.disk.disk import Disk, is_removed
 from natsd.store.disk.doubled_file import UNFINISHED_SUFFIX, read_file
+from natsd.store.disk.places import place_in
 from natsd.store.disk.twin_file import COPY_SUFFIX, read_twins
 from natsd.store.errors import ConsumerStateDamaged, EncryptionError
 from natsd.store.maintenance.overlay_disk import OverlayDisk
@@ -167,8 +168,8 @@ def is_unused_consumer(directory: Path, names: list[str]) -> bool:
 
 
 def context_of(root: Path, directory: Path) -> str:
-    """Return the path that a stream's key is bound to: its directory, relative to the volume."""
-    return directory.relative_to(root).as_posix()
+    """Return the place that a stream's key is bound to: that of its directory in the volume."""
+    return place_in(root, directory)
 
 
 def check_stream(

@@ -16,7 +16,11 @@ from nats.js.errors import APIError
 
 import natsd.testing
 from natsd.jetstream.meta_group import meta_group
+from natsd.jetstream.meta_group.cluster import LOGS_DIRECTORY
 from natsd.jetstream.meta_group.meta_group import MetaGroup
+from natsd.raft.storage.records import LOG_MAGIC
+from natsd.server.jetstream import JetStreamError
+from natsd.store.wal.format import encode_header
 from natsd.testing.nats_cluster import NatsCluster
 from tests.jetstream.cluster.asking import NAMES, ask, wait_until_whole
 
@@ -204,3 +208,14 @@ async def test_an_account_without_jetstream_gets_its_streams_back(four: NatsClus
     assert (await js.publish("s", b"more")).seq == 51
     assert (await js.publish("r1", b"more")).seq == 51
     assert (await js.get_msg("S", 30)).data == b"29"
+
+
+async def test_a_log_of_a_later_version_stops_the_start_with_one_line(
+    cluster: NatsCluster,
+) -> None:
+    server = cluster.servers[0]
+    await asyncio.to_thread(cluster.stop, server)
+    log = server.directory / "jetstream" / LOGS_DIRECTORY / "log.99"
+    log.write_bytes(encode_header(LOG_MAGIC, 9, 99, 1))
+    with pytest.raises(JetStreamError, match=r"log\.99: was written by a later version of natsd$"):
+        await asyncio.to_thread(cluster.restart, server)

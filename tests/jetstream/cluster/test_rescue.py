@@ -19,7 +19,6 @@ import pytest
 import natsd.testing
 from natsd.cli import cluster_rescue
 from natsd.jetstream.meta_group.cluster import LOGS_DIRECTORY, MEMBER_DIRECTORY
-from natsd.jetstream.meta_group.local_streams import SUPERSEDED
 from natsd.jetstream.meta_group.peers import Peers
 from natsd.jetstream.meta_group.rescue_order import META, ORDER_FILE, read_records
 from natsd.jetstream.meta_group.rescuing import Rescuing
@@ -27,6 +26,7 @@ from natsd.raft.host import HostOptions, RaftHost
 from natsd.raft.storage.raft_logs import RaftLogs
 from natsd.raft.transport import member_id, server_key
 from natsd.store.crypto.vault import Vault
+from natsd.store.disk.places import SUPERSEDED
 from natsd.store.disk.real_disk import RealDisk
 from natsd.testing.nats_cluster import NatsCluster
 from natsd.testing.nats_server import NatsServer

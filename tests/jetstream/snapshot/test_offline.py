@@ -12,6 +12,7 @@ import pytest
 from natsd.cli import main
 from natsd.jetstream.jetstream import JetStream
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
+from natsd.store.disk.places import SUPERSEDED
 from tests.jetstream.serving import ACCOUNT, account_of, create, publish, serving
 
 KEYS: dict[str, Any] = {"key": "a key"}
@@ -83,6 +84,23 @@ def test_from_one_directory_to_another(
     summary = json.loads(capsys.readouterr().out)
     assert summary == {"stream": "S", "messages": 97, "consumers": 1, "delayed": 0, "damage": []}
     assert asyncio.run(serve(tmp_path / "b", **({} if is_encrypted else KEYS))) == expected
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_from_a_replica_that_was_set_aside(
+    is_encrypted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its files, which are bound to the place that they had, are no damage where they are now."""
+    asyncio.run(fill(tmp_path, **(KEYS if is_encrypted else {})))
+    directory = directory_of(tmp_path)
+    superseded = directory.parent.parent / SUPERSEDED / "S.S-R3F-a5j28QLV"
+    superseded.parent.mkdir()
+    directory.rename(superseded)
+    keys = ["--key-file", str(key_file(tmp_path))] if is_encrypted else []
+    assert main(["store", "check", *keys, str(tmp_path / "jetstream")]) == 0
+    assert "97 messages, 1 consumers: no damage" in capsys.readouterr().out
+    assert main(["store", "snapshot", *keys, str(superseded), str(tmp_path / "S.snapshot")]) == 0
+    assert capsys.readouterr().out.startswith("S: 97 messages, 1 consumers written")
 
 
 def test_refusals_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,21 +4,22 @@ import os
 
 import pytest
 
-from tests.sim.real_log import RealLog
+from tests.sim.real_log import FLAGS, EncryptedLog, RealLog
 from tests.sim.simulation import simulate
 from tests.store.faulty_disk import FaultyJob
 
 SEEDS = 10 * int(os.environ.get("NATSD_TORTURE", "1"))
 
 
+@pytest.mark.parametrize("log", [RealLog, EncryptedLog])
 @pytest.mark.parametrize("case", range(4))
-def test_histories_are_linearizable_on_the_real_log(case: int) -> None:
+def test_histories_are_linearizable_on_the_real_log(case: int, log: type[RealLog]) -> None:
     """Fresh seeds; a failure names the one to replay."""
     first = int.from_bytes(os.urandom(6), "big")
     for seed in range(first, first + SEEDS):
-        result = simulate(seed, RealLog)
+        result = simulate(seed, log)
         assert not result.violation, (
-            f"{result.detail}\nreplay: python -m tests.sim --real-log --seed {seed} --trace"
+            f"{result.detail}\nreplay: python -m tests.sim{FLAGS[log]} --seed {seed} --trace"
         )
 
 

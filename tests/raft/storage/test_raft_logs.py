@@ -12,32 +12,23 @@ import pytest
 from natsd.raft.entry import Entry, EntryKind, HardState, Health, Membership, Snapshot
 from natsd.raft.storage.errors import LogsFailedError, LogsUnreadableError
 from natsd.raft.storage.raft_logs import GroupWrite, RaftLogs
-from natsd.store.disk.disk import Disk
+from natsd.store.crypto.keys import OperatorKeys
 from natsd.store.disk.real_disk import RealDisk
 from natsd.store.wal.format import HEADER_BYTES, SECTOR_BYTES, encode_header
+from tests.raft.storage.logs import (
+    ROOT,
+    SEGMENT_BYTES,
+    entry,
+    files_of,
+    open_logs,
+    put,
+    with_and_without_a_key,
+    write,
+)
 from tests.raft.storage.model import History
 from tests.store.faulty_disk import FaultyDisk, PowerLoss
 
-ROOT = Path("/raft")
-SEGMENT_BYTES = 16 << 10
 TORTURE = int(os.environ.get("NATSD_TORTURE", "1"))
-
-
-def open_logs(disk: Disk, seed: int = 0, segment_bytes: int = SEGMENT_BYTES) -> RaftLogs:
-    chance = random.Random(seed)
-    return RaftLogs.open(disk, ROOT, chance.randbytes, segment_bytes_max=segment_bytes)
-
-
-def entry(index: int, term: int = 1, data: bytes = b"data") -> Entry:
-    return Entry(index, term, EntryKind.NORMAL, data)
-
-
-def write(logs: RaftLogs, *writes: GroupWrite) -> None:
-    done: list[Exception | None] = []
-    logs.write(writes, done.append)
-    while not done:
-        logs.wait()
-    assert done == [None]
 
 
 def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -45,10 +36,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     logs = RaftLogs.open(disk, tmp_path / "raft", os.urandom)
     assert logs.take_recovered() == {}
     snapshot = Snapshot(1, 1, Membership(frozenset({1, 2}), frozenset({3})), b"state")
-    done: list[Exception | None] = []
-    logs.put_snapshot("g", snapshot, done.append)
-    while not done:
-        logs.wait()
+    put(logs, "g", snapshot)
     member = Entry(3, 2, EntryKind.MEMBERSHIP, b"m")
     write(logs, GroupWrite("g", HardState(2, 1), snapshot, entries=[entry(2), member]))
     write(logs, GroupWrite("h", HardState(7, 0)), GroupWrite("g", entries=[entry(4, 2)]))
@@ -62,48 +50,44 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     logs.close()
 
 
+@with_and_without_a_key
 @pytest.mark.parametrize("seed", range(30 * TORTURE))
-def test_a_crash_at_any_call_loses_nothing_that_was_reported(seed: int) -> None:
+def test_a_crash_at_any_call_loses_nothing_that_was_reported(seed: int, keys: OperatorKeys) -> None:
     """Power fails again and again, also while the logs are being opened."""
     chance = random.Random(seed)
     disk, history = FaultyDisk(seed), History(chance)
     for _ in range(8):
         disk.power_fails_at = chance.randrange(250)
         try:
-            logs = open_logs(disk, chance.randrange(1 << 30))
+            logs = open_logs(disk, chance.randrange(1 << 30), keys=keys)
             assert logs.damage == []
             history.continue_from(history.check(logs.take_recovered()))
             history.run(logs, 12)
         except PowerLoss:
             pass
         disk = disk.crash(chance.randrange(1 << 30))
-    logs = open_logs(disk, 1)
+    logs = open_logs(disk, 1, keys=keys)
     history.check(logs.take_recovered())
 
 
+@with_and_without_a_key
 @pytest.mark.parametrize("seed", range(30 * TORTURE))
-def test_a_kill_and_then_a_power_cut(seed: int) -> None:
+def test_a_kill_and_then_a_power_cut(seed: int, keys: OperatorKeys) -> None:
     """What a start has found stays, even if it was not synced before."""
     chance = random.Random(seed)
     disk, history = FaultyDisk(seed), History(chance)
     for _ in range(4):
         disk.power_fails_at = chance.randrange(60, 400)
         try:
-            logs = open_logs(disk, chance.randrange(1 << 30))
+            logs = open_logs(disk, chance.randrange(1 << 30), keys=keys)
             history.continue_from(history.check(logs.take_recovered()))
             history.run(logs, 12)
         except PowerLoss:
             pass
         disk = disk.kill()
-        logs = open_logs(disk)
+        logs = open_logs(disk, keys=keys)
         history.continue_from(history.check(logs.take_recovered()))
         disk = disk.crash(chance.randrange(1 << 30))
-
-
-def files_of(disk: FaultyDisk) -> list[Path]:
-    names = [ROOT / name for name in disk.listdir(ROOT)]
-    names += [ROOT / "snapshots" / name for name in disk.listdir(ROOT / "snapshots")]
-    return [path for path in names if not disk.is_directory(path) and path.name != "lock"]
 
 
 def flip(disk: FaultyDisk, path: Path, chance: random.Random) -> None:
@@ -118,17 +102,18 @@ def flip_bit(disk: FaultyDisk, path: Path, offset: int, bit: int = 0) -> None:
     file.fsync()
 
 
+@with_and_without_a_key
 @pytest.mark.parametrize("ending", ["flip", "flip after crash", "spoil", "remove"])
 @pytest.mark.parametrize("seed", range(20 * TORTURE))
-def test_damage_of_one_file_is_found_out(seed: int, ending: str) -> None:
+def test_damage_of_one_file_is_found_out(seed: int, ending: str, keys: OperatorKeys) -> None:
     """One damaged place costs no vote and no term; groups that may have lost entries know it."""
     chance = random.Random(seed)
     disk, history = FaultyDisk(seed), History(chance)
-    logs = open_logs(disk, seed)
+    logs = open_logs(disk, seed, keys=keys)
     for _ in range(chance.randrange(3)):
         history.run(logs, 10)
         logs.close()
-        logs = open_logs(disk, seed)
+        logs = open_logs(disk, seed, keys=keys)
     if ending == "flip after crash":
         disk.power_fails_at = chance.randrange(80, 300)
     with contextlib.suppress(PowerLoss):
@@ -141,30 +126,31 @@ def test_damage_of_one_file_is_found_out(seed: int, ending: str) -> None:
         disk.unlink(path)
     else:
         flip(disk, path, chance)
-    logs = open_logs(disk, seed)
+    logs = open_logs(disk, seed, keys=keys)
     recovered = logs.take_recovered()
     history.check(recovered, is_damaged=True)
     hurt = {name: group.hard_state.health for name, group in recovered.items()}
-    again = open_logs(disk.kill(), seed).take_recovered()
+    again = open_logs(disk.kill(), seed, keys=keys).take_recovered()
     assert {name: group.hard_state.health for name, group in again.items()} == hurt
     for name, group in again.items():
         assert group.entries == recovered[name].entries
 
 
+@with_and_without_a_key
 @pytest.mark.parametrize("what", ["the header", "the first batch", "the page"])
-def test_damage_at_the_beginning_of_the_oldest_segment_is_noticed(what: str) -> None:
+def test_damage_at_the_beginning_of_the_oldest_segment_is_noticed(
+    what: str, keys: OperatorKeys
+) -> None:
     """No batch is before it, whose number would tell that some are missing, and none behind it
     has entries."""
     disk = FaultyDisk(1)
     snapshot = Snapshot(1, 1, Membership(frozenset({1})), b"state")
-    logs, done = open_logs(disk), list[Exception | None]()
-    logs.put_snapshot("g", snapshot, done.append)
-    while not done:
-        logs.wait()
+    logs = open_logs(disk, keys=keys)
+    put(logs, "g", snapshot)
     write(logs, GroupWrite("g", HardState(1, 1), snapshot, entries=[entry(2)]))
     logs.close()
     for term in (2, 3):  # each start begins a segment
-        logs = open_logs(disk)
+        logs = open_logs(disk, keys=keys)
         write(logs, GroupWrite("g", HardState(term, 1)))
         logs.close()
     oldest, *others = sorted(path for path in files_of(disk) if path.name.startswith("log."))
@@ -176,7 +162,7 @@ def test_damage_at_the_beginning_of_the_oldest_segment_is_noticed(what: str) -> 
         file = disk.open(oldest)
         file.pwrite(b"\xa5" * size, at)
         file.fsync()
-    logs = open_logs(disk)
+    logs = open_logs(disk, keys=keys)
     found = logs.take_recovered()["g"]
     assert found.hard_state.health is not Health.SOUND
     logs.close()
@@ -287,9 +273,10 @@ def test_damage_of_the_last_batch_is_noticed_whenever_a_start_is_cut_off(seed: i
         assert found.hard_state.health is Health.LOG_LOST, call
 
 
-def test_a_full_disk_delays_writes_and_loses_nothing() -> None:
+@with_and_without_a_key
+def test_a_full_disk_delays_writes_and_loses_nothing(keys: OperatorKeys) -> None:
     disk, history = FaultyDisk(1), History(random.Random(1))
-    logs = open_logs(disk)
+    logs = open_logs(disk, keys=keys)
     history.run(logs, 5)
     disk.fail("allocate", errno.ENOSPC, times=-1)
     disk.fail("pwrite", 0, times=3)
@@ -307,14 +294,15 @@ def test_a_full_disk_delays_writes_and_loses_nothing() -> None:
     disk.heal()
     logs.retry()
     history.settle(logs)
-    again = open_logs(disk.kill())
+    again = open_logs(disk.kill(), keys=keys)
     assert history.check(again.take_recovered()) == history.states[-1]
 
 
+@with_and_without_a_key
 @pytest.mark.parametrize("call", ["fdatasync", "pwrite", "sync_dir"])
-def test_after_a_failed_sync_nothing_more_is_written(call: str) -> None:
+def test_after_a_failed_sync_nothing_more_is_written(call: str, keys: OperatorKeys) -> None:
     disk, history = FaultyDisk(2), History(random.Random(2))
-    logs = open_logs(disk, segment_bytes=1024)
+    logs = open_logs(disk, segment_bytes=1024, keys=keys)
     history.run(logs, 5)
     disk.fail(call, errno.EIO)
     told: list[Exception | None] = []
@@ -329,15 +317,16 @@ def test_after_a_failed_sync_nothing_more_is_written(call: str) -> None:
     logs.write([GroupWrite("c", HardState(100, 1))], told.append)
     assert isinstance(told[-1], LogsFailedError)
     assert len(disk.calls) == calls
-    again = open_logs(disk.crash(1)).take_recovered()
+    again = open_logs(disk.crash(1), keys=keys).take_recovered()
     assert (known and 49 + known) <= again["c"].hard_state.term <= 50 + known
     assert again["c"].hard_state.health is Health.SOUND
 
 
-def test_a_lagging_group_does_not_hold_the_disk() -> None:
+@with_and_without_a_key
+def test_a_lagging_group_does_not_hold_the_disk(keys: OperatorKeys) -> None:
     """One group's few entries are written forward; the disk use stays bounded."""
     disk = FaultyDisk(3)
-    logs = open_logs(disk)
+    logs = open_logs(disk, keys=keys)
     write(logs, GroupWrite("slow", HardState(1, 1), entries=[entry(1), entry(2)]))
     write(logs, GroupWrite("busy", HardState(1, 1)))
     index = 0
@@ -347,16 +336,13 @@ def test_a_lagging_group_does_not_hold_the_disk() -> None:
         write(logs, GroupWrite("busy", entries=entries))
         if round_number % 10 == 9:
             snapshot = Snapshot(index, 1, Membership(frozenset({1})), b"")
-            done: list[Exception | None] = []
-            logs.put_snapshot("busy", snapshot, done.append)
-            while not done:
-                logs.wait()
+            put(logs, "busy", snapshot)
             write(logs, GroupWrite("busy", snapshot=snapshot))
         assert logs.size_bytes < 8 * SEGMENT_BYTES
     names = [path.name for path in files_of(disk)]
     assert "log.1" not in names
     assert len(names) < 12
-    found = open_logs(disk.kill()).take_recovered()
+    found = open_logs(disk.kill(), keys=keys).take_recovered()
     assert found["slow"].entries == [entry(1), entry(2)]
     assert found["busy"].snapshot is not None
     assert found["busy"].snapshot.index + len(found["busy"].entries) == index
@@ -369,7 +355,7 @@ def test_a_later_version_is_refused_and_left_alone() -> None:
     logs.close()
     for magic, name in ((b"NATSDRFT", "log.9"), (b"NATSDRST", "state.9")):
         after = disk.kill()
-        header = encode_header(magic, 2, 9, 1)
+        header = encode_header(magic, 3, 9, 1)
         after.open(ROOT / name, create=True).pwrite(header, 0)
         with pytest.raises(LogsUnreadableError, match="later version"):
             open_logs(after)
@@ -387,12 +373,13 @@ def test_unknown_files_stay() -> None:
         assert disk._now[ROOT / name] is not None
 
 
+@with_and_without_a_key
 @pytest.mark.parametrize("seed", range(10 * TORTURE))
-def test_short_writes_and_then_a_power_cut(seed: int) -> None:
+def test_short_writes_and_then_a_power_cut(seed: int, keys: OperatorKeys) -> None:
     """What a failed write has left behind the last batch is no damage once it is written anew."""
     chance = random.Random(seed)
     disk, history = FaultyDisk(seed), History(chance)
-    logs = open_logs(disk)
+    logs = open_logs(disk, keys=keys)
     for _ in range(6):
         disk.fail(chance.choice(["pwrite", "allocate"]), errno.ENOSPC, after=chance.randrange(3))
         disk.fail("pwrite", 0, path=chance.choice(["log.1", "state.1"]), times=chance.randint(1, 3))
@@ -406,6 +393,6 @@ def test_short_writes_and_then_a_power_cut(seed: int) -> None:
             while not logs.waits_for_space and logs._under_way is not None:
                 logs.wait()
         disk.heal()
-    again = open_logs(disk.crash(seed))
+    again = open_logs(disk.crash(seed), keys=keys)
     assert again.damage == []
     assert again.take_recovered()["g"].entries

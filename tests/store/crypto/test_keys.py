@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from natsd.store.crypto.keys import (
+    GIVE_OTHER,
     KEY_FILE,
     Cipher,
     DataKey,
@@ -78,11 +79,12 @@ def test_a_wrong_key_is_told_in_one_line(tmp_path: Path) -> None:
     create(tmp_path)
     with pytest.raises(KeyWrong) as refusal:
         reopen(tmp_path, NEW)
-    assert str(refusal.value) == f"{tmp_path / KEY_FILE}: the key does not open it"
+    text = f"{tmp_path / KEY_FILE}: the key does not open it"
+    assert str(refusal.value) == f"{text}{GIVE_OTHER}"
     with pytest.raises(KeyWrong) as refusal:
         reopen(tmp_path, OperatorKeys(b"x", previous=b"y"))
     text = f"{tmp_path / KEY_FILE}: neither the key nor the previous one opens it"
-    assert str(refusal.value) == text
+    assert str(refusal.value) == f"{text}{GIVE_OTHER}"
 
 
 def test_an_encrypted_store_needs_a_key(tmp_path: Path) -> None:
