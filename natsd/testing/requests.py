@@ -46,7 +46,9 @@ class MetaLeader:
         jetstream = server.jetstream
         if jetstream is None or jetstream.cluster is None:
             return "", 0
-        members = [each for each in jetstream.cluster.peers.online.values() if each.group]
+        servers = jetstream.cluster.assignments.servers
+        online = jetstream.cluster.peers.online.items()
+        members = [name for name, each in online if each.group and name in servers]
         reached = [
             len(each.account.sublist.match(API_INFO).plain) for each in jetstream.accounts.values()
         ]
