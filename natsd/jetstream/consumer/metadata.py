@@ -63,7 +63,7 @@ def may_move(config: ConsumerConfig) -> bool:
 
 def on_read_replica(config: ConsumerConfig, server: str) -> ConsumerConfig:
     """Return the configuration with the server whose read replica serves the consumer."""
-    moves = {READ_REPLICA_MOVES: TRUE} if may_move(config) else {}
+    moves = {READ_REPLICA_MOVES: TRUE} if read_replica(config) == ANY else {}
     metadata = config.metadata | {READ_REPLICA: server} | moves
     return config.model_copy(update={"metadata": metadata})
 

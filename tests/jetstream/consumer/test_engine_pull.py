@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from natsd.jetstream.consumer.delivery import CONSUMER_DELETED, SERVER_SHUTDOWN
-from natsd.jetstream.consumer.settings import EngineSettings
+from natsd.jetstream.consumer.settings import EngineSettings, PriorityPolicyCode
 from natsd.store.consumer.consumer_state import AckPolicyCode
 from natsd.store.store import Limits
 from tests.jetstream.clock import SECOND_NS, START_NS
@@ -332,6 +332,26 @@ async def test_messages_of_a_read_replica_say_how_old_they_may_be(
     (later,) = await bench.take()
     assert len(asked) == 2
     assert asked[1] in later.headers
+
+
+async def test_a_pinned_client_gets_the_age_and_its_pin(bench: Bench) -> None:
+    engine = bench.engine(
+        EngineSettings(
+            stream="S",
+            priority_policy=PriorityPolicyCode.PINNED_CLIENT,
+            priority_groups=("g",),
+            priority_timeout_ns=SECOND_NS,
+        )
+    )
+    engine.mark_with(lambda: b"Natsd-Staleness: 0.001s\r\n")
+    bench.listen("inbox")
+    bench.append("a", data=b"hello", headers=b"NATS/1.0\r\nA: b\r\n\r\n")
+    bench.pull(b'{"batch":1,"group":"g"}')
+    (got,) = await bench.take()
+    begin, pin = got.headers.split(b"Nats-Pin-Id: ")
+    assert begin == b"NATS/1.0\r\nA: b\r\nNatsd-Staleness: 0.001s\r\n"
+    assert pin == f"{engine.pin_id}\r\n\r\n".encode()
+    assert got.data == b"hello"
 
 
 async def test_the_age_counts_for_the_bytes_that_a_request_wants(bench: Bench) -> None:
