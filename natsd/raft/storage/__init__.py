@@ -26,7 +26,8 @@ Promise
   was not written, and none behind one that is missing.
 - Torn and damaged ends are told apart by the sectors: a sector is written as a whole, so one that
   never reached the disk still holds zeros, and a damaged one does not. So a damaged sector is found
-  out even in the last batch.
+  out even in the last batch. Space is reserved in front of the batches, and they tell how much, so
+  that a file that was cut off is found out, too, unless at a batch that has reserved more.
 - A segment whose live entries were written once more is removed. All segments together have at most
   twice `segment_bytes_max` or three times the bytes of live entries, whichever is more.
 - A file with an unknown name or version is neither changed nor removed; a segment of a later

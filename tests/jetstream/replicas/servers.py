@@ -321,10 +321,15 @@ def replace_replicas(config: StreamConfig) -> StreamConfig:
 
 @asynccontextmanager
 async def cluster(
-    directory: Path, count: int = 3, *, limits: GroupLimits | None = None
+    directory: Path,
+    count: int = 3,
+    *,
+    limits: GroupLimits | None = None,
+    election_ticks: int = OPTIONS.group.election_ticks,
 ) -> AsyncIterator[Servers]:
     """Yield started servers; they are stopped at the end."""
     options = OPTIONS if limits is None else replace(OPTIONS, limits=limits)
+    options = replace(options, group=replace(OPTIONS.group, election_ticks=election_ticks))
     servers = Servers(directory, count, options)
     for server in servers.all:
         await server.start()

@@ -215,14 +215,14 @@ async def test_a_stream_that_begins_to_change_is_not_sent(tmp_path: Path) -> Non
     """While it begins to lead, it is not known yet which of its consumers are committed."""
     async with system() as client, two_servers(tmp_path) as (source, target):
         sender, fetcher = transfers(client)
-        sender.offer(1, lambda _: None if is_asked else source)
         is_asked: list[bool] = []
 
         def asked(_subject: str, _reply: str | None, _headers: bytes, data: bytes) -> None:
             _, member = REQUEST.unpack(data)
             is_asked.extend([True] * (member == 1))
 
-        client.subscribe(SUBJECT, asked)
+        client.subscribe(SUBJECT, asked)  # before the sender: it begins when this is known
+        sender.offer(1, lambda _: None if is_asked else source)
         with pytest.raises(TransferFailed, match="it has the stream no more"):
             await fetcher.fetch(target, 0)
         await sender.withdraw()

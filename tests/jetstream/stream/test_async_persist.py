@@ -12,6 +12,7 @@ import pytest
 
 from natsd.accounts import Account
 from natsd.jetstream.models.stream import PersistMode
+from natsd.store.commit import committer
 from tests.jetstream.serving import ACCOUNT, account_of, build, create, publish, serving
 from tests.store.faulty_disk import FaultyDisk
 from tests.store.test_file_store_model import end_other_tasks
@@ -36,9 +37,13 @@ async def publish_and_lose_power(disk: FaultyDisk, mode: PersistMode) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("mode", PersistMode)
 def test_with_the_power_any_of_the_last_messages_may_go(
-    seed: int, mode: PersistMode, caplog: pytest.LogCaptureFixture
+    seed: int,
+    mode: PersistMode,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A power failure may lose the last messages; the others are served, and publishing goes on."""
+    monkeypatch.setattr(committer, "LATER_S", 3600.0)  # the power fails before the sync
     disk = FaultyDisk(seed=seed)
     asyncio.run(publish_and_lose_power(disk, mode))
 
