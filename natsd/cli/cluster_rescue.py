@@ -93,7 +93,8 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         required=True,
         metavar="FILE",
-        help="configuration of a server that is left, and is stopped",
+        help="configuration of a server that is left, and is stopped; if it has a key, that comes"
+        " from there or from the environment, as for the server",
     )
     result.add_argument(
         "--lost", required=True, metavar="NAMES", help="servers that never come back: n1,n2"

@@ -82,7 +82,7 @@ class Opened:
                     encrypt_snapshot(disk, self.snapshots, group_name, group.snapshot, self.key)
             live = {each.path for each in (*self.log.segments, *self.states.segments)}
             if plain := [path for path in _segments(disk, directory) if path not in live]:
-                _logger.error("%s is not encrypted, and could not be removed", plain[0])
+                _logger.error("%s is not encrypted, and is removed by a later start", plain[0])
                 return
         end_encrypting(disk, directory, keys, self.key)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ import natsd.testing
 from natsd.cli import cluster_rescue
 from natsd.jetstream.meta_group.cluster import LOGS_DIRECTORY, MEMBER_DIRECTORY
 from natsd.jetstream.meta_group.rescue_order import ORDER_FILE
+from natsd.store.crypto.keys import OperatorKeys
+from natsd.store.disk.real_disk import RealDisk
+from natsd.store.maintenance.check import check_volume
 from natsd.testing.errors import ProcessError
 from natsd.testing.nats_cluster import NatsCluster
 from natsd.testing.nats_server import NatsServer
@@ -162,6 +166,9 @@ async def test_nothing_is_in_clear_and_a_wrong_key_changes_nothing(three: NatsCl
     for server in three.servers:
         await asyncio.to_thread(three.stop, server)
     assert in_clear(three) == set()
+    root = first.directory / "jetstream"
+    report = check_volume(RealDisk(), root, OperatorKeys(b"key of n1"), os.urandom)
+    assert report.is_clean, report
 
 
 async def test_keys_are_rotated_at_a_start(three: NatsCluster) -> None:

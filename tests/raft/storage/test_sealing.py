@@ -110,6 +110,21 @@ def test_plain_logs_are_encrypted_at_a_start(seed: int) -> None:
         open_logs(disk)
 
 
+def test_a_plain_file_that_cannot_be_removed_is_removed_by_the_next_start() -> None:
+    disk = FaultyDisk()
+    fill(disk, NO_KEYS)
+    disk.fail("unlink", errno.EIO, path="log.1")
+    check(disk, KEYS)
+    assert "encrypting.db" in {path.name for path in contents(disk)}
+    assert in_clear(disk) == {"log.1"}
+    disk.heal()
+    check(disk, KEYS)
+    names = {path.name for path in contents(disk)}
+    assert "key.db" in names
+    assert "encrypting.db" not in names
+    assert in_clear(disk) == set()
+
+
 def test_a_plain_log_with_damage_is_encrypted_too() -> None:
     """The copy of a snapshot that is left is encrypted, and takes the place of both."""
     disk = FaultyDisk()
