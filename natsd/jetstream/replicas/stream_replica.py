@@ -34,7 +34,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from natsd.core.steps import Breaks
 from natsd.jetstream.commands.commands import Command, Publish
@@ -43,9 +43,10 @@ from natsd.jetstream.commands.encoding import encode
 from natsd.jetstream.replicas.catch_up import CatchUp
 from natsd.jetstream.replicas.deletions import Deletions
 from natsd.jetstream.replicas.early_answers import EarlyAnswers
+from natsd.jetstream.replicas.events import Built, Commands, Event, Lacking, Opened, Reached
 from natsd.jetstream.replicas.gathering import Gathering
 from natsd.jetstream.replicas.lack import Lack, fetch
-from natsd.jetstream.replicas.log_entry import FIRST, command_at, count, join
+from natsd.jetstream.replicas.log_entry import command_at, count, join
 from natsd.jetstream.replicas.manifest import Manifest, decode_manifest, encode_manifest
 from natsd.jetstream.replicas.opening import forget_incomplete
 from natsd.jetstream.replicas.reconciling import reconcile
@@ -80,40 +81,6 @@ PROVE_EVERY_S: Final = 1.0
 """A read replica asks so often what is committed."""
 
 
-class _Built(NamedTuple):
-    """A stream that was fetched, with the first `applied` commands or more."""
-
-    stream: BuiltStream
-    applied: int
-
-
-class _Lack(NamedTuple):
-    """The stream lacks something of what the manifest says."""
-
-    manifest: Manifest
-
-
-class _Opened(NamedTuple):
-    """The stream has what the manifest says, and perhaps more than its group has agreed to."""
-
-    manifest: Manifest
-
-
-class _Reached(NamedTuple):
-    """All that was rolled back is applied again."""
-
-
-class _Commands(NamedTuple):
-    """Commands of an entry that are to be applied."""
-
-    entry: bytes
-    number: int
-    at: int = FIRST
-
-
-_Event: TypeAlias = _Opened | _Reached | _Commands | _Built | _Lack
-
-
 class StreamReplica(StateMachine):
     """This server's replica of a stream."""
 
@@ -141,7 +108,7 @@ class StreamReplica(StateMachine):
         self._term = 0  # of which this replica is the leader, and made all entries; 0: of none
         self._committed = 0  # commands in the entries that the group handed out
         self._confirmed = 0  # of them, those up to the last entry of this leader
-        self._events: deque[_Event] = deque()
+        self._events: deque[Event] = deque()
         self._is_whole = is_whole  # False: its stream is to be replaced by that of the leader
         self._is_current = False  # it has had all that was committed, and lacks nothing since
         self._deletions = Deletions()  # of consumers that the files lack
@@ -154,7 +121,7 @@ class StreamReplica(StateMachine):
         self._is_woken = asyncio.Event()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._wanted = 0  # number of commands with which the stream is to be fetched at least
-        self._fetched: _Built | None = None
+        self._fetched: Built | None = None
         self._is_rolled_back = False  # the stream has lost commands that it had applied
         self._is_deposed = False  # so that it must not lead as if nothing had happened
         self._proposed: list[bytes] = []  # commands that are no part of an entry yet
@@ -289,7 +256,7 @@ class StreamReplica(StateMachine):
                 self._confirmed = self._committed
             elif self.failure is None:
                 at_once -= number
-                commands = _Commands(entry.data, number)
+                commands = Commands(entry.data, number)
                 is_now = at_once >= 0 and self._is_idle
                 left = self._apply_at_once(commands) if is_now else commands
                 if left is not None:
@@ -301,7 +268,7 @@ class StreamReplica(StateMachine):
             self.stream.commit(self._confirmed)
         return [None] * len(entries)
 
-    def _apply_at_once(self, commands: _Commands) -> _Commands | None:
+    def _apply_at_once(self, commands: Commands) -> Commands | None:
         """Apply publishes without the task; return what is left to it."""
         entry, number, at = commands
         try:
@@ -309,7 +276,7 @@ class StreamReplica(StateMachine):
             self.stream.readers.applied()
         except Exception:
             return commands  # the task meets the same, and does what is due then
-        return _Commands(entry, number - applied, at) if applied < number else None
+        return Commands(entry, number - applied, at) if applied < number else None
 
     @property
     def _is_idle(self) -> bool:
@@ -367,7 +334,7 @@ class StreamReplica(StateMachine):
     async def _keep_fetched(self, applied: int) -> None:
         self._wanted = applied  # it was left behind
         self._end_gets()
-        self._fetched = _Built(await fetch(self._catch_up, self.stream, applied), applied)
+        self._fetched = Built(await fetch(self._catch_up, self.stream, applied), applied)
 
     def restore(self, data: bytes) -> None:
         """Take the stream that was fetched; at a start the files have what the snapshot says."""
@@ -385,12 +352,12 @@ class StreamReplica(StateMachine):
         if self.stream.readers.log.last_sequence < manifest.last_sequence:
             self._is_whole = False
         if not self._is_whole:
-            self._events.append(_Lack(manifest))
+            self._events.append(Lacking(manifest))
             return
         self._follower.start_from(self._committed)
         if self.stream.is_filed and (manifest.image or (not data and self.stream.consumers)):
             self._is_whole = False  # until it is reconciled
-            self._events.append(_Opened(manifest))
+            self._events.append(Opened(manifest))
 
     def _source(self, applied: int) -> Stream | None:
         """Return the stream for another replica that needs so many commands.
@@ -529,7 +496,7 @@ class StreamReplica(StateMachine):
         elif self._deletions.are_lost:
             group.node.is_observer = True
             self._is_whole, self._deletions = False, Deletions()
-            self._events.appendleft(_Lack(Manifest(self._follower.applied)))
+            self._events.appendleft(Lacking(Manifest(self._follower.applied)))
         elif self._events:
             event = self._events[0]
             await self._apply_next(event)
@@ -563,7 +530,7 @@ class StreamReplica(StateMachine):
     @property
     def _is_replaced_next(self) -> bool:
         """Whether the whole stream is replaced before anything is applied to it."""
-        return bool(self._events) and isinstance(self._events[0], _Opened | _Built | _Lack)
+        return bool(self._events) and isinstance(self._events[0], Opened | Built | Lacking)
 
     async def _rewind(self, group: RaftGroup) -> None:
         """Apply again what was undone, from the log: it has all that the files may lack."""
@@ -575,11 +542,11 @@ class StreamReplica(StateMachine):
         log = group.node.log
         self._events.clear()
         self._events += [
-            _Commands(entry.data, count(entry.data))
+            Commands(entry.data, count(entry.data))
             for entry in log.live_up_to(group.applied)
             if entry.data and entry.kind is EntryKind.NORMAL
         ]
-        self._events.append(_Reached())
+        self._events.append(Reached())
         manifest = decode_manifest(log.snapshot.data)
         self._follower.start_from(manifest.applied)
         self.stream.own_consumers.expect(manifest.consumers)
@@ -608,18 +575,18 @@ class StreamReplica(StateMachine):
             if self._is_current:
                 self.stream.begin_gets()
 
-    async def _apply_next(self, event: _Event) -> None:
+    async def _apply_next(self, event: Event) -> None:
         follower = self._follower
-        if isinstance(event, _Lack):
+        if isinstance(event, Lacking):
             assert self._group is not None
-            event = _Built(await self._mend(self._group, event.manifest), event.manifest.applied)
-        if isinstance(event, _Opened):
+            event = Built(await self._mend(self._group, event.manifest), event.manifest.applied)
+        if isinstance(event, Opened):
             await self._reconcile(event)
             return
-        if isinstance(event, _Built):
+        if isinstance(event, Built):
             await self._replace(event)
             return
-        if isinstance(event, _Reached):
+        if isinstance(event, Reached):
             await self.stream.store.synced()
             if not self._is_rolled_back and self._group is not None:
                 self._may_lead(self._group)
@@ -640,7 +607,7 @@ class StreamReplica(StateMachine):
                 await self.stream.store.room()
             await breaks.take()
 
-    async def _reconcile(self, opened: _Opened) -> None:
+    async def _reconcile(self, opened: Opened) -> None:
         """Go on with the files, or fetch the stream if they lack something."""
         assert self._group is not None
         lacking = await reconcile(self.stream, opened.manifest)
@@ -648,14 +615,14 @@ class StreamReplica(StateMachine):
         if self._events[0] is not opened:  # it was left behind, and is replaced next
             return
         if deletions is None:
-            self._events[0] = _Lack(opened.manifest)
+            self._events[0] = Lacking(opened.manifest)
             return
         self._deletions = deletions
         self._follower.forget_limits()
         self._is_whole = True
         self._may_lead(self._group)
 
-    async def _replace(self, built: _Built) -> None:
+    async def _replace(self, built: Built) -> None:
         """Put a stream that was fetched in the place of this one."""
         assert self._group is not None
         before = self.stream.config

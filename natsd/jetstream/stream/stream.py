@@ -59,12 +59,7 @@ from natsd.jetstream.stream.batching import trace_publish
 from natsd.jetstream.stream.committed import CommittedState
 from natsd.jetstream.stream.direct_get import DirectGets
 from natsd.jetstream.stream.expiry import Expiry
-from natsd.jetstream.stream.files import (
-    StreamAsset,
-    create_stream,
-    has_remains,
-    install_stream,
-)
+from natsd.jetstream.stream.files import StreamAsset, create_stream, has_remains, install_stream
 from natsd.jetstream.stream.info import stream_info, subject_counts
 from natsd.jetstream.stream.known_ids import KnownIds
 from natsd.jetstream.stream.limits import ingest_settings, is_compressed, store_limits
@@ -78,12 +73,7 @@ from natsd.jetstream.stream.staleness import Staleness
 from natsd.jetstream.stream.state import StreamReaders
 from natsd.jetstream.stream.storage import open_store
 from natsd.jetstream.tiers import UNLIMITED, AccountTiers
-from natsd.store.errors import (
-    MessageNotFound,
-    StoreEOF,
-    StoreError,
-    StoreFull,
-)
+from natsd.store.errors import MessageNotFound, StoreEOF, StoreError, StoreFull
 from natsd.store.file_store import FileStore
 from natsd.store.log_store import LogStore
 from natsd.store.recovery.found_damage import FoundDamage
