@@ -289,6 +289,7 @@ class StreamReplica(StateMachine):
             or self._is_deposed
             or self._is_rolled_back
             or not self._is_whole
+            or not self._deletions.are_certain
             or self.stream.store.is_over_limit
         )
 
