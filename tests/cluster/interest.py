@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from natsd import Server
 from natsd.cluster.limits import compiled_rules
 from natsd.core.routing import PermissionRules, SubList
-from tests.cluster.mesh import cluster_of, is_meshed
+from tests.cluster.mesh import cluster_of, is_meshed, meshed
 from tests.waiting import eventually_within
 
 Interest = tuple[bytes, bytes | None]
@@ -83,7 +83,7 @@ def differences(servers: Sequence[Server]) -> list[str]:
 
 async def agreed(servers: Sequence[Server]) -> None:
     """Wait until the servers form a mesh and know each other's interest."""
-    await eventually_within(lambda: is_meshed(servers))
+    await meshed(*servers)
     try:
         await eventually_within(lambda: is_meshed(servers) and not differences(servers))
     except AssertionError:

@@ -69,7 +69,21 @@ def _sees(server: Server, others: Sequence[Server]) -> bool:
 
 async def meshed(*servers: Server) -> None:
     """Wait until the servers form a full mesh."""
-    await eventually_within(lambda: is_meshed(servers))
+    try:
+        await eventually_within(lambda: is_meshed(servers))
+    except AssertionError:
+        raise AssertionError("; ".join(map(_seen, servers))) from None
+
+
+def _seen(server: Server) -> str:
+    """Return what routes a server has, the ones that have no place yet among them."""
+    cluster = cluster_of(server)
+    routes = [
+        f"{each.remote_id[:6] or '?'} {each.account_name or each.pool_index} {each.reason}"
+        for each in cluster.routes.values()
+    ]
+    size, accounts = cluster.table.pool_size, list(cluster.table.dedicated)
+    return f"{server.name} {server.id[:6]}: pool {size}, {accounts}, routes {routes}"
 
 
 @contextlib.asynccontextmanager

