@@ -8,7 +8,7 @@ cdef struct StorageUse:         # of one kind of storage; in bytes of records
     int64_t reserved            # by streams with max_bytes
     int64_t limit               # -1: no limit
     int64_t elsewhere           # used on other servers
-    int64_t allowed             # `used` may reach it: what limit and `elsewhere` leave to this server
+    int64_t allowed             # what limit and `elsewhere` leave to `used`
 
 
 cdef class Usage:
