@@ -273,9 +273,9 @@ class StreamReplica(StateMachine):
         entry, number, at = commands
         try:
             applied, at = self._follower.apply_publishes(entry, at, number)
-            self.stream.readers.applied()
         except Exception:
             return commands  # the task meets the same, and does what is due then
+        self.stream.readers.applied()
         return Commands(entry, number - applied, at) if applied < number else None
 
     @property

@@ -71,7 +71,7 @@ async def come_back(servers: Servers, leader: Server) -> None:
 
 async def settle() -> None:
     """Let all that may happen without a majority happen."""
-    for _ in range(8):
+    for _ in range(20):
         await asyncio.sleep(0.005)
 
 
@@ -100,10 +100,14 @@ async def test_changes_that_no_majority_has_are_refused(tmp_path: Path) -> None:
         leader = await create(servers)
         before = leader.stream.config, leader.stream.consumer("worker").config
         cut_off(servers, leader)
+        proposer = leader.stream.readers.proposer
+        assert proposer is not None
         changing = []
         for make in CHANGES.values():
+            before_it = proposer.proposed
             changing.append(asyncio.create_task(change(leader.stream, make)))
-            await settle()
+            await eventually_within(lambda before=before_it: proposer.proposed > before)
+        await settle()
         assert not any(each.done() for each in changing)
         for each in changing:
             with pytest.raises(NotCommitted):
