@@ -79,6 +79,11 @@ cdef class Reactor:
     cdef int64_t stall_timer_ns  # monotonic time for which `stall_timer` is set
     cdef object sweep_timer
     cdef object tasks          # deque of (callable, arguments) to run at the end of the turn
+    cdef bint is_expecting     # the loop will call `_poll_for_expected`
+    cdef bint has_come         # an event came while one was expected
+    cdef int64_t expected_until_ns
+    cdef int rests             # expectations in a row that are slept for, after those in vain
+    cdef int rests_left
     cdef bint tasks_scheduled  # the loop will call `_run_scheduled`
     cdef public double sweep_s  # seconds between two sweeps
     cdef object log_failure    # called with a text while an exception is handled

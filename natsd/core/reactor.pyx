@@ -19,7 +19,7 @@ Promise
 - A turn takes no longer than `TURN_NS` (plus one read); then the loop's other tasks run. Ready
   sockets are served round robin across turns.
 - The reactor waits actively (`spin`) only for small messages that follow each other within
-  `SPIN_NS`.
+  `SPIN_NS`, and for what was said to come soon (`expect`).
 - An exception of a handler is logged and closes only the connection of that handler.
 - Deadlines (pings, authentication, blocked writes) are fields of the pollables; one periodic sweep
   checks all of them.
@@ -43,6 +43,8 @@ cdef enum:
     READ_BYTES = 256 * 1024    # minimum size of the read buffer
     TURN_NS = 2_000_000
     SPIN_NS = 30_000
+    EXPECTED_NS = 200_000      # for so long what is expected is polled for, before the loop sleeps
+    RESTS_MAX = 256
     SPIN_BYTES = 4096          # if a turn reads more, it does not spin for small messages
     BATCH_FLUSH_BYTES = 128 * 1024  # appended in a read; above: recipients are flushed at its end
     TASKS_NS = 2_000_000       # time for queued tasks in one turn
@@ -376,6 +378,38 @@ cdef class Reactor:
             if self.now_ns > end_ns:
                 break
         return 0
+
+    # ---- expected events
+
+    def expect(self) -> None:
+        """Poll for the next EXPECTED_NS: the end of a sync, or an answer, is about to come.
+
+        The loop's other tasks run in between. To sleep and be woken takes some 50 us, and several
+        times as long on a virtual machine whose processor has gone to sleep. Where nothing comes in
+        that time, this is tried ever more rarely.
+        """
+        if self.poll_fd < 0:
+            return
+        if self.rests_left > 0:
+            self.rests_left -= 1
+            return
+        self.expected_until_ns = monotonic_ns() + EXPECTED_NS
+        if not self.is_expecting:
+            self.is_expecting, self.has_come = True, False
+            self.loop.call_soon(self._poll_for_expected)
+
+    def _poll_for_expected(self) -> None:
+        """Poll for a moment; then let the loop's other tasks run, and go on if nothing has come."""
+        self.idle_ns = monotonic_ns()
+        if self.poll_fd < 0 or self.idle_ns > self.expected_until_ns:
+            self.is_expecting = False
+            self.rests = 0 if self.has_come else min(2 * self.rests + 1, RESTS_MAX)
+            self.rests_left = self.rests
+            return
+        if self.ready_next < self.ready_count or self.spin():
+            self.has_come = True
+            self.turn()
+        self.loop.call_soon(self._poll_for_expected)
 
     cdef bint spin(self) noexcept:
         """Poll for up to SPIN_NS for the next event; return whether there is one.

@@ -50,6 +50,8 @@ class Effects(NamedTuple):
     reads: tuple[Read, ...] = ()
     dropped_reads: tuple[int, ...] = ()
     """Tokens of reads that will get no answer."""
+    may_wait: bool = False
+    """Nobody waits for the sync: a majority has the entries on disk already."""
 
     @property
     def writes(self) -> bool:

@@ -320,16 +320,27 @@ class RaftGroup:
         if not answer.done():
             answer.set_exception(ReadDroppedError(why))
 
-    def due_snapshot(self) -> tuple[Snapshot, bytes | Callable[[], Awaitable[bytes]]] | None:
-        """Return a new snapshot if it is time for one, without its data and with it."""
+    @property
+    def wants_turn(self) -> bool:
+        """Whether anything is to be done now that a write is synced."""
+        is_watched = self.on_progress is not None
+        return self.node.has_effects or is_watched or self._is_snapshot_due
+
+    @property
+    def _is_snapshot_due(self) -> bool:
         log = self.node.log
         behind = self.applied - log.snapshot.index
         is_due = (
             self._bytes_behind_snapshot > self.limits.snapshot_after_bytes
             or behind > self.limits.snapshot_after_entries
         )
-        if not is_due or self.is_snapshotting or self.applied > log.stable or behind <= 0:
+        return is_due and not self.is_snapshotting and self.applied <= log.stable and behind > 0
+
+    def due_snapshot(self) -> tuple[Snapshot, bytes | Callable[[], Awaitable[bytes]]] | None:
+        """Return a new snapshot if it is time for one, without its data and with it."""
+        if not self._is_snapshot_due:
             return None
+        log = self.node.log
         self._bytes_in_snapshot = self._bytes_behind_snapshot
         membership = log.membership.at(self.applied)
         snapshot = Snapshot(self.applied, self._applied_term, membership, b"")

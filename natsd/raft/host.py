@@ -119,6 +119,7 @@ class RaftHost:
         self._peers: dict[int, _Peer] = {}
         self._touched: list[RaftGroup] = []
         self._is_turn_due = False
+        self._is_write_urgent = False  # one of this turn
         self._awake: set[RaftGroup] = set()
         self._tick = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -295,7 +296,7 @@ class RaftHost:
     def _turn(self) -> None:
         if not self._is_turn_due or self.failure is not None:  # it came before it was due
             return
-        self._is_turn_due = False
+        self._is_turn_due = self._is_write_urgent = False
         writes: list[GroupWrite] = []
         waiting: Waiting = []
         while self._touched:
@@ -308,10 +309,13 @@ class RaftHost:
                     except Exception:
                         self._group_failed(group)
         self._send_frames()
-        if writes:
-            if self._reactor is not None:  # so that other servers write at the same time
+        if self._reactor is not None:
+            if writes:  # so that other servers write at the same time
                 self._reactor.flush()
-            self._logs.write(writes, partial(self._synced, waiting))
+            self._reactor.expect()
+        if writes:
+            may_wait = not self._is_write_urgent
+            self._logs.write(writes, partial(self._synced, waiting), may_wait=may_wait)
 
     def _carry_out(self, group: RaftGroup, writes: list[GroupWrite], waiting: Waiting) -> None:
         node = group.node
@@ -325,6 +329,7 @@ class RaftHost:
             if effects.writes:
                 writes.append(self._write_of(group, effects))
                 waiting.append((group, effects.number))
+                self._is_write_urgent |= not effects.may_wait
                 group.unsynced.append((effects.number, list(effects.messages_after_sync)))
             elif effects.messages_after_sync:
                 if group.unsynced:
@@ -363,11 +368,15 @@ class RaftHost:
             if not group.is_closed:
                 group.node.persisted(number)
                 self._queue(group, messages)
-                self.touch(group)
-        self._turn()
+                if group.wants_turn:
+                    self.touch(group)
+        if self._is_turn_due:
+            self._turn()
+        else:
+            self._send_frames()
 
     def _write_of(self, group: RaftGroup, effects: Effects) -> GroupWrite:
-        is_early = group.is_early and effects.entries
+        is_early = group.is_early and effects.entries and not effects.may_wait
         return GroupWrite(
             group.name,
             effects.hard_state,

@@ -111,23 +111,23 @@ class Log:
             return self._base - 1
         return self._base + count
 
-    def slice(self, first: int, bytes_max: int) -> tuple[tuple[Entry, ...], int]:
-        """Return entries from `first` on, at least one, and their bytes.
+    def slice(self, first: int, last: int, bytes_max: int) -> tuple[tuple[Entry, ...], int]:
+        """Return entries from `first` up to at most `last`, at least one, and their bytes.
 
         Followers that are equally far get the same tuple, so that it is encoded once.
         """
         sliced = self._sliced
-        if sliced is not None and sliced[:3] == (first, self.last_index, self.last_term):
+        if sliced is not None and sliced[:3] == (first, last, self.last_term):
             return sliced[3:]
-        begin = first - self._base - 1
+        begin, end = first - self._base - 1, last - self._base
         assert 0 <= begin <= len(self._entries)
-        entries = tuple(self._entries[begin : begin + ENTRIES_PER_APPEND_MAX])
+        entries = tuple(self._entries[begin : min(end, begin + ENTRIES_PER_APPEND_MAX)])
         sizes = list(accumulate(map(len, map(data_of, entries))))
         if sizes and sizes[-1] > bytes_max:
             count = max(1, bisect_right(sizes, bytes_max))
             entries, sizes = entries[:count], sizes[:count]
         size = sizes[-1] if sizes else 0
-        self._sliced = (first, self.last_index, self.last_term, entries, size)
+        self._sliced = (first, last, self.last_term, entries, size)
         return entries, size
 
     def append(self, term: int, kind: EntryKind, data: bytes) -> int:

@@ -302,19 +302,22 @@ class Node:
     def persisted(self, number: int) -> None:
         """Take note that the effects up to this number are synced."""
         assert self._persisted_number <= number <= self._number
-        me = self._me
-        me.has_work = True
+        me, log = self._me, self._me.log
         self._persisted_number = number
-        me.log.write_finished(number)
+        log.write_finished(number)
         while self._saved_writes and self._saved_writes[0][0] <= number:
             self._synced_state = self._saved_writes.pop(0)[1]
         if self._leadership is not None:
+            commit = log.commit
             self._leadership.persisted()
             self._resign_if_due()
+            me.has_work = me.has_work or log.commit > commit
         elif me.role is Role.CANDIDATE and self._synced_state == me.hard_state:
             self._record(me.id, granted=True)
+            me.has_work = True
         elif self._repair.finish(self._following.verified):
             self._following.acknowledge()
+            me.has_work = True
 
     def wrote(self, number: int) -> None:
         """Take note that the effects with this number are written, and not synced yet."""
@@ -359,6 +362,12 @@ class Node:
         hard_state = self._take_hard_state()
         snapshot = self._following.take_restored()
         entries = log.take_unsaved()
+        may_wait = (
+            self._leadership is None
+            and me.health is Health.SOUND
+            and not (hard_state or snapshot)
+            and log.commit >= log.last_index
+        )
         if hard_state or entries or snapshot:
             self._number += 1
             log.write_begun(self._number)
@@ -378,6 +387,7 @@ class Node:
             log.take_committed(),
             take_all(me.reads),
             take_all(me.dropped_reads),
+            may_wait,
         )
 
     @property

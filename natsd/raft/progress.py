@@ -61,6 +61,7 @@ class Progress:
         "health",
         "held",
         "is_active",
+        "is_deferred",
         "is_paused",
         "match",
         "member",
@@ -90,6 +91,8 @@ class Progress:
         """A probe is under way."""
         self.is_active = True
         """The member has been heard of since the leader last looked."""
+        self.is_deferred = False
+        """It gets entries when they are committed (`Leadership._defer_the_slow`)."""
         self.round = 0
         """Newest round of heartbeats that the member has answered while it was sound."""
         self.commit_told = 0

@@ -18,7 +18,7 @@ def send_next(me: Member, progress: Progress, is_probe: bool = False) -> None:
     elif progress.sending is Sending.PROBE:
         if not progress.is_paused:
             progress.is_paused = True
-            _send_append(me, progress, me.options.append_bytes_max)
+            _send_append(me, progress, me.log.last_index)
     elif is_probe:
         _append(me, progress, ())
     else:
@@ -27,8 +27,9 @@ def send_next(me: Member, progress: Progress, is_probe: bool = False) -> None:
 
 def _replicate(me: Member, progress: Progress) -> None:
     log, window = me.log, progress.window
-    while progress.next <= log.last_index and not window.is_full:
-        last_index, size = _send_append(me, progress, me.options.append_bytes_max)
+    last = log.commit if progress.is_deferred else log.last_index
+    while progress.next <= last and not window.is_full:
+        last_index, size = _send_append(me, progress, last)
         window.add(last_index, size)
         progress.next = last_index + 1
     told = min(log.commit, progress.held)
@@ -37,9 +38,9 @@ def _replicate(me: Member, progress: Progress) -> None:
         me.messages.append(Heartbeat(me.id, progress.member, me.term, told, 0))
 
 
-def _send_append(me: Member, progress: Progress, bytes_max: int) -> tuple[int, int]:
-    """Send entries from `next` on; return the last index and the bytes."""
-    entries, size = me.log.slice(progress.next, bytes_max)
+def _send_append(me: Member, progress: Progress, last: int) -> tuple[int, int]:
+    """Send entries from `next` up to at most `last`; return the last index sent and the bytes."""
+    entries, size = me.log.slice(progress.next, last, me.options.append_bytes_max)
     _append(me, progress, entries)
     last_index = progress.next + len(entries) - 1
     progress.commit_told = max(progress.commit_told, min(me.log.commit, last_index))

@@ -67,7 +67,7 @@ class Group:
         node = self.nodes[member]
         log = node.log
         kept = [log.term_at(i) for i in range(log.snapshot.index + 1, log.stable + 1)]
-        entries = log.slice(log.snapshot.index + 1, 1 << 30)[0][: len(kept)]
+        entries = log.slice(log.snapshot.index + 1, log.last_index, 1 << 30)[0][: len(kept)]
         hard_state = node.hard_state._replace(**changes)
         return self.start(member, hard_state, log.snapshot, entries)
 

@@ -43,10 +43,10 @@ def test_last_with_term_up_to(terms: list[int], index: int, term: int) -> None:
 
 def test_a_slice_is_shared_and_bounded() -> None:
     log = Log(START, [Entry(i, 1, EntryKind.NORMAL, b"x" * 10) for i in range(2, 12)], 0)
-    entries, size = log.slice(2, 35)
+    entries, size = log.slice(2, log.last_index, 35)
     assert ([entry.index for entry in entries], size) == ([2, 3, 4], 30)
-    assert log.slice(2, 35)[0] is entries
-    assert len(log.slice(5, 1)[0]) == 1  # one entry goes even if it is too large
+    assert log.slice(2, log.last_index, 35)[0] is entries
+    assert len(log.slice(5, log.last_index, 1)[0]) == 1  # one entry goes even if it is too large
 
 
 def test_compaction_keeps_what_followers_lack() -> None:

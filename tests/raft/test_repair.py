@@ -110,7 +110,7 @@ def test_a_member_that_does_not_know_that_its_log_is_shorter_gets_the_entries_ag
     group.propose(1, b"a", b"b", b"c")
     group.deliver()
     kept = group.nodes[3]
-    entries = kept.log.slice(2, 1 << 30)[0][:-2]
+    entries = kept.log.slice(2, kept.log.last_index, 1 << 30)[0][:-2]
     group.start(3, kept.hard_state, kept.log.snapshot, entries)
     group.propose(1, b"d")
     group.tick_all(10)

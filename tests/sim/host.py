@@ -175,6 +175,8 @@ class Host:
                 self.send(effects.messages_after_sync)
                 return
             delay = 1 + int(self.world.rng.random() * self.knobs.disk_delay_max)
+            if effects.may_wait:
+                delay *= 4
             self.disk_free_at = max(self.disk_free_at, self.world.now + delay)
             self.syncing.append((self.disk_free_at, number, list(effects.messages_after_sync)))
             self.world.at(self.disk_free_at - self.world.now, self.synced, self.epoch)

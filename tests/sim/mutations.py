@@ -315,6 +315,17 @@ def commit_old_terms() -> Patches:
     return [(Leadership, "advance_commit", advance_commit)]
 
 
+@mutation("waits for ever for the voters that were fast once")
+def never_race_again() -> Patches:
+    race = Leadership._race
+
+    def race_once(self: Leadership) -> None:
+        if not self._elapsed_ticks:
+            race(self)
+
+    return [(Leadership, "_race", race_once)]
+
+
 @mutation("applies entries before they are committed")
 def apply_before_commit() -> Patches:
     def take_committed(self: Log) -> tuple[Entry, ...]:
@@ -343,7 +354,13 @@ def commit_beyond_match() -> Patches:
 
 @mutation("counts learners for the majority", **CHANGES)
 def count_learners() -> Patches:
-    return [(Leadership, "voters", lambda self: list(self.progress.values()))]
+    follow_membership = Leadership._follow_membership
+
+    def follow_all(self: Leadership) -> None:
+        follow_membership(self)
+        self.voters = list(self.progress.values())
+
+    return [(Leadership, "_follow_membership", follow_all)]
 
 
 @mutation(

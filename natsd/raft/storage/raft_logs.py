@@ -4,6 +4,7 @@
     logs.take_recovered()              what each group starts from
     logs.watch(loop)                   report completed writes in the event loop
     logs.write([GroupWrite(…), …], then)        then(None) when all of it is synced
+    logs.write(…, may_wait=True)       go with the next batch, or in WAIT_S
     logs.put_snapshot(group, snapshot, then)    before a GroupWrite that names the snapshot
 
 The calls come from one thread. What is asked for while a batch is being synced goes into the next
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 SEGMENT_BYTES_MAX = 64 << 20
 BATCH_BYTES_MAX = 8 << 20
 SEGMENTS_MAX = 32
+WAIT_S = 0.005
+"""What may wait is written after this time, if nothing urgent comes before."""
 NO_KEYS = OperatorKeys()
 WORKERS = 3  # one syncs the batch; the others write snapshots
 
@@ -109,6 +112,9 @@ class RaftLogs:
         self._live_bytes = sum(group.live_bytes for group in self._groups.values())
         self._waiting: deque[tuple[Sequence[GroupWrite], Outcome]] = deque()
         self._again: list[tuple[Sequence[GroupWrite], Outcome]] = []  # no space: try once more
+        self._is_due = False  # what waits is to be written as soon as possible
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None  # then it is due
         self._under_way: list[tuple[Sequence[GroupWrite], Outcome]] | None = None
         self._turn: _Turn | None = None
         self._has_dropped = False  # a segment, and the states do not say so yet
@@ -187,12 +193,25 @@ class RaftLogs:
 
     # ---- writes
 
-    def write(self, writes: Sequence[GroupWrite], then: Outcome) -> None:
-        """Write and sync, behind all earlier writes; `then` gets None or the error."""
+    def write(self, writes: Sequence[GroupWrite], then: Outcome, *, may_wait: bool = False) -> None:
+        """Write and sync, behind all earlier writes; `then` gets None or the error.
+
+        What may wait goes with the next batch that is urgent, and is written in WAIT_S otherwise.
+        """
         if self._failure is not None:
             then(self._failure)
             return
         self._waiting.append((writes, then))
+        if may_wait and self._loop is not None and not self._is_due:
+            if self._timer is None:
+                self._timer = self._loop.call_later(WAIT_S, self._waited)
+            return
+        self._is_due = True
+        self._start()
+
+    def _waited(self) -> None:
+        self._timer = None
+        self._is_due = bool(self._waiting)
         self._start()
 
     def put_snapshot(self, group: str, snapshot: Snapshot, then: Outcome) -> None:
@@ -215,6 +234,7 @@ class RaftLogs:
         if self._again and self._under_way is None:
             self._waiting.extendleft(reversed(self._again))
             self._again = []
+            self._is_due = True
             self._start()
 
     @property
@@ -225,12 +245,13 @@ class RaftLogs:
     def _start(self) -> None:
         if self._under_way is not None or self._again or self._failure is not None:
             return
-        if not self._waiting and not self._must_drop:
+        if not self._is_due and not self._must_drop:
             return
         taken, size = [], 0
         while self._waiting and size < BATCH_BYTES_MAX:
             taken.append(self._waiting.popleft())
             size += sum(bytes_of(write.entries) for write in taken[-1][0])
+        self._is_due = bool(self._waiting)
         self._under_way = taken
         self._turn = turn = _Turn([then for _, then in taken])
         writes = [write for group_writes, _ in taken for write in group_writes]
@@ -447,6 +468,7 @@ class RaftLogs:
 
     def watch(self, loop: asyncio.AbstractEventLoop, reactor: Reactor | None = None) -> None:
         """Report completed writes in the event loop from now on."""
+        self._loop = loop
         self._workers.watch(loop, self._take_completed, reactor)
 
     def wait(self) -> None:
@@ -462,6 +484,8 @@ class RaftLogs:
         """Finish what is under way, and close the files; what waits is not written."""
         self._workers.unwatch()
         self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
         while self._workers.in_flight:
             self.wait()
         self._workers.close()

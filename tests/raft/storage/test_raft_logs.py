@@ -1,5 +1,6 @@
 """RaftLogs against a model: crashes at every call, torn writes, flipped bits, full disks."""
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -396,3 +397,29 @@ def test_short_writes_and_then_a_power_cut(seed: int, keys: OperatorKeys) -> Non
     again = open_logs(disk.crash(seed), keys=keys)
     assert again.damage == []
     assert again.take_recovered()["g"].entries
+
+
+async def test_what_may_wait_goes_with_the_next_batch(tmp_path: Path) -> None:
+    logs = RaftLogs.open(RealDisk(), tmp_path / "raft", os.urandom)
+    write(logs, GroupWrite("g", HardState(1, 0)), GroupWrite("h", HardState(1, 0)))
+    logs.watch(asyncio.get_running_loop())
+    size, done, both = logs.size_bytes, list[str](), asyncio.Event()
+    logs.write([GroupWrite("g", entries=[entry(1)])], lambda _: done.append("g"), may_wait=True)
+    logs.write([GroupWrite("h", entries=[entry(1)])], lambda _: (done.append("h"), both.set()))
+    await asyncio.wait_for(both.wait(), 10)
+    assert done == ["g", "h"]
+    assert logs.size_bytes == size + SECTOR_BYTES  # one batch
+    logs.close()
+
+
+async def test_what_may_wait_is_written_soon(tmp_path: Path) -> None:
+    logs = RaftLogs.open(RealDisk(), tmp_path / "raft", os.urandom)
+    logs.watch(asyncio.get_running_loop())
+    written = asyncio.Event()
+    write_of_g = [GroupWrite("g", HardState(1, 0), entries=[entry(1)])]
+    logs.write(write_of_g, lambda _: written.set(), may_wait=True)
+    await asyncio.wait_for(written.wait(), 10)
+    logs.close()
+    logs = RaftLogs.open(RealDisk(), tmp_path / "raft", os.urandom)
+    assert logs.take_recovered()["g"].entries == [entry(1)]
+    logs.close()
