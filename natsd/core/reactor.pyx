@@ -44,6 +44,7 @@ cdef enum:
     TURN_NS = 2_000_000
     SPIN_NS = 30_000
     EXPECTED_NS = 200_000      # for so long what is expected is polled for, before the loop sleeps
+    EXPECTING_BYTES = 16384    # if a turn reads more, there is enough to do
     RESTS_MAX = 256
     SPIN_BYTES = 4096          # if a turn reads more, it does not spin for small messages
     BATCH_FLUSH_BYTES = 128 * 1024  # appended in a read; above: recipients are flushed at its end
@@ -388,7 +389,8 @@ cdef class Reactor:
         times as long on a virtual machine whose processor has gone to sleep. Where nothing comes in
         that time, this is tried ever more rarely.
         """
-        if self.poll_fd < 0:
+        if self.poll_fd < 0 or self.turn_bytes > EXPECTING_BYTES:
+            self.expected_until_ns = 0
             return
         if self.rests_left > 0:
             self.rests_left -= 1

@@ -557,6 +557,10 @@ class FaultyJob:
         """Add a step that writes the bytes at `offset`."""
         self._add(lambda: file.pwrite(data, offset))
 
+    def write_zeros(self, file: DiskFile, offset: int, length: int) -> None:
+        """Add a step that writes zeros."""
+        self._add(lambda: file.pwrite(bytes(length), offset))
+
     def datasync(self, file: DiskFile) -> None:
         """Add a step that syncs the file."""
         self._add(file.fdatasync, lambda _: True)

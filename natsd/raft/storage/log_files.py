@@ -30,6 +30,13 @@ from natsd.store.wal.entries import encode_entries, grown_allocation
 from natsd.store.wal.format import HEADER_BYTES, encode_batch, encode_header
 
 HEADS_PER_SEGMENT = 4  # a segment is at least so many times as long as its first batch
+ZEROS_BYTES_MAX = 256 << 10
+SMALL_BYTES = 32 << 10
+"""Smaller batches go where zeros were written.
+
+To sync them takes two thirds of the time: where space is only reserved, each sync has the file
+system note, too, what of it is written by now. Larger ones would have twice as much to write.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,10 +151,9 @@ class LogFiles:
 
     def _make_room(self, job: CommitJob, current: _Current, start: int, end: int) -> bool:
         """Add the steps that reserve space for a batch, if it lacks any; return whether."""
-        wanted = grown_allocation(end, self._bytes_max)
         if not current.is_begun:
             job.truncate(current.file, 0)
-            job.allocate(current.file, 0, wanted)
+            self._reserve(job, current, 0, end)
             version = VERSION if current.seal is None else SEALED_VERSION
             header = encode_header(self._magic, version, current.segment.number, current.seed)
             job.write(current.file, header, 0)
@@ -155,12 +161,20 @@ class LogFiles:
             job.sync_directory(self._directory)
         elif self._has_failed:  # a longer batch may have left bytes there
             job.truncate(current.file, start)
-            job.allocate(current.file, start, wanted - start)
-        elif wanted > grown_allocation(start, self._bytes_max):
-            job.allocate(current.file, start, wanted - start)
+            self._reserve(job, current, start, end)
+        elif end > current.room:
+            self._reserve(job, current, start, end)
         else:
             return False
         return True
+
+    def _reserve(self, job: CommitJob, current: _Current, start: int, end: int) -> None:
+        """Add the step that reserves space for a batch, and for some that follow."""
+        wanted = grown_allocation(end, self._bytes_max)
+        if end - start < SMALL_BYTES:
+            job.write_zeros(current.file, end, min(wanted - end, ZEROS_BYTES_MAX))
+        else:
+            job.allocate(current.file, start, wanted - start)
 
     def _open_segment(self) -> _Current:
         if self._fresh is None:

@@ -37,6 +37,7 @@ from natsd.store.disk.disk import DIRECTORY_MODE, FILE_MODE, ShortWrite
 cdef extern from "natsd/store/disk/commit_steps.h" nogil:
     int step_allocate(int fd, int64_t offset, int64_t length)
     int step_write(int fd, const char* data, size_t n, int64_t offset, size_t* written)
+    int step_write_zeros(int fd, size_t n, int64_t offset, size_t* written)
     int step_datasync(int fd)
     int step_sync_directory(const char* path, size_t* tried)
     int step_truncate(int fd, int64_t size)
@@ -66,6 +67,7 @@ cdef extern from "natsd/store/disk/commit_steps.h" nogil:
 cdef enum StepKind:
     ALLOCATE
     WRITE
+    WRITE_ZEROS
     DATASYNC
     SYNC_DIRECTORY
     TRUNCATE
@@ -101,6 +103,9 @@ cdef int run_step(Step* step) noexcept nogil:
         return -1 if error == 0 and step.written != step.size else error
     if step.kind == DATASYNC:
         return step_datasync(step.fd)
+    if step.kind == WRITE_ZEROS:
+        error = step_write_zeros(step.fd, step.size, step.offset, &step.written)
+        return -1 if error == 0 and step.written != step.size else error
     if step.kind == ALLOCATE:
         return step_allocate(step.fd, step.offset, <int64_t>step.size)
     if step.kind == SYNC_DIRECTORY:
@@ -208,6 +213,13 @@ cdef class PoolJob:
         step.offset = offset
         step.size = <size_t>step.held.len
         step.data = <const char*>step.held.buf
+
+    def write_zeros(self, file, int64_t offset, size_t length) -> None:
+        """Write `length` zeros."""
+        cdef Step* step = self.add(WRITE_ZEROS, file)
+        step.fd = file.fileno()
+        step.offset = offset
+        step.size = length
 
     def datasync(self, file) -> None:
         """Sync the data that was written so far."""

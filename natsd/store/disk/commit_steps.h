@@ -42,6 +42,20 @@ static inline int step_write(int fd, const char *data, size_t n, int64_t offset,
     return result < 0 ? errno : 0;
 }
 
+/* Write n zeros. *written < n with no error: a write was short. */
+static inline int step_write_zeros(int fd, size_t n, int64_t offset, size_t *written) {
+    static const char zeros[64 * 1024];
+    size_t piece, done;
+    int error;
+    *written = 0;
+    do {
+        piece = n - *written < sizeof zeros ? n - *written : sizeof zeros;
+        error = step_write(fd, zeros, piece, offset + (int64_t)*written, &done);
+        *written += done;
+    } while (error == 0 && done == piece && *written < n);
+    return error;
+}
+
 static inline int step_sync(int fd) {
     int result;
 #ifdef __APPLE__

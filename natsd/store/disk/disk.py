@@ -157,6 +157,9 @@ class CommitJob(Protocol):
     def write(self, file: DiskFile, data: Buffer, offset: int) -> None:
         """Add a step that writes `data` at `offset`."""
 
+    def write_zeros(self, file: DiskFile, offset: int, length: int) -> None:
+        """Add a step that writes so many zeros."""
+
     def datasync(self, file: DiskFile) -> None:
         """Add a step that syncs the file's bytes."""
 

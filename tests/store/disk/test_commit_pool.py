@@ -150,10 +150,14 @@ def test_what_follows_the_parts_is_done(pool: CommitPool, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_a_full_disk_says_so(pool: CommitPool) -> None:
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_full_disk_says_so(pool: CommitPool, zeros: bool) -> None:
     file = RealDisk().open(Path("/dev/full"))
     job = pool.job()
-    job.write(file, b"abc", 0)
+    if zeros:
+        job.write_zeros(file, 0, 3)
+    else:
+        job.write(file, b"abc", 0)
     pool.submit(job)
     pool.wait()
     pool.take_completed()
@@ -292,4 +296,18 @@ def test_workers_do_not_wait_for_the_gil(pool: CommitPool, tmp_path: Path) -> No
         finally:
             sys.setswitchinterval(before)
     pool.close()
+    file.close()
+
+
+@pytest.mark.parametrize("length", [0, 1, 65536, 200_000])
+def test_zeros_are_written(pool: CommitPool, tmp_path: Path, length: int) -> None:
+    file = new_file(tmp_path / "f")
+    file.pwrite(b"xxxxx", 0)
+    job = pool.job()
+    job.write_zeros(file, 3, length)
+    pool.submit(job)
+    pool.wait()
+    pool.take_completed()
+    assert job.error is None
+    assert file.pread(1 << 20, 0) == (b"xxx" + bytes(length) + b"xx"[length:])
     file.close()
