@@ -25,7 +25,7 @@ UNDER_WAY_MAX: Final = 2
 """Entries under way with which commands wait for later ones, unless they fill an entry."""
 FEW: Final = 32
 """Fewer commands wait even for one entry, and for those that are expected."""
-PAUSE_S: Final = 0.001
+PAUSE_S: Final = 0.002
 RESTS_MAX: Final = 256
 CallLater = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
 
