@@ -13,7 +13,6 @@ what its own driver does wrong, and ignores messages that make no sense (any mor
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeVar
 
 from natsd.raft.candidacy import Candidacy, Outcome
@@ -114,7 +113,7 @@ class Node:
         self._campaign_at_ticks = 0
         self._wait_for_silence()
         self._handlers: dict[type, Callable[..., None]] = {
-            PreVote: partial(answer_pre_vote, me),
+            PreVote: self._on_pre_vote,
             PreVoteReply: self._on_pre_vote_reply,
             Vote: self._on_vote,
             VoteReply: self._on_vote_reply,
@@ -415,7 +414,11 @@ class Node:
             self.wake()
             me.leader = NOBODY
             me.contact_ticks = max(me.contact_ticks, me.options.election_ticks)
-            self._elapsed_ticks = self._campaign_at_ticks - 1 - me.draw(me.options.heartbeat_ticks)
+            self._campaign_soon()
+
+    def _campaign_soon(self) -> None:
+        soon = self._campaign_at_ticks - 1 - self._me.draw(self._me.options.heartbeat_ticks)
+        self._elapsed_ticks = max(self._elapsed_ticks, soon)
 
     # Terms
 
@@ -435,7 +438,7 @@ class Node:
         """Tell a leader or a candidate of an older term which term it is."""
         me = self._me
         if isinstance(message, PreVote):
-            answer_pre_vote(me, message)
+            self._on_pre_vote(message)
         elif isinstance(message, FROM_LEADER):
             me.messages.append(
                 AppendReply(me.id, message.sender, me.term, False, 0, 0, 0, me.health)
@@ -515,6 +518,14 @@ class Node:
         me.note_health(reply.sender, reply.health, reply.last_index)
         if me.role is Role.PRE_CANDIDATE and (reply.term == me.term + 1 or not reply.granted):
             self._record(reply.sender, reply.granted)
+
+    def _on_pre_vote(self, asked: PreVote) -> None:
+        """Answer; a candidate that lacks entries of this member will vote for it."""
+        me = self._me
+        answer_pre_vote(me, asked)
+        is_covered = me.log.is_covered_by(asked.last_index, asked.last_term)
+        if not (is_covered or me.hears_leader or me.role is Role.CANDIDATE):
+            self._campaign_soon()
 
     def _on_vote(self, asked: Vote) -> None:
         if answer_vote(self._me, asked):

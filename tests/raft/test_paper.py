@@ -21,7 +21,7 @@ from natsd.raft.messages import (
     VoteReply,
 )
 from natsd.raft.node import Node
-from tests.raft.group import Group, between, entries_of
+from tests.raft.group import OPTIONS, Group, between, entries_of
 
 START = first_snapshot(frozenset({1, 2, 3}))
 
@@ -479,3 +479,18 @@ def compact(node: Node) -> None:
         term = log.term_at(log.handed_out)
         assert term is not None
         node.compact(Snapshot(log.handed_out, term, node.membership, b"state"))
+
+
+def test_a_member_that_refuses_a_candidate_for_its_log_campaigns_soon() -> None:
+    """The candidate is there, and cannot win; its vote makes the other one the leader."""
+    group = Group(3)
+    group.elect(1)
+    group.propose(1, b"a")
+    group.deliver(lambda message: message.receiver == 2)
+    group.nodes.pop(1)
+    group.tick(2, 11)  # the other one has missed the leader for longer
+    group.tick(3, 19)
+    group.deliver()
+    assert not group.nodes[2].is_leader
+    group.tick_all(OPTIONS.heartbeat_ticks)
+    assert group.nodes[2].is_leader
