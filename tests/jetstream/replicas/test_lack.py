@@ -146,7 +146,7 @@ async def test_the_stream_begins_anew_when_all_were_restarted(tmp_path: Path) ->
         await start(servers, *servers.all)
         servers.acknowledged.clear()
         assert await servers.store("orders.new", b"goes on") == 122
-        await servers.agree()
+        await servers.agree(but=("message ids",))  # those of lost messages may come again
         leader = await servers.leader()
         assert 1 <= messages_of(leader) < 122 - SNAPSHOT
         consumer = leader.stream.consumer("worker")
