@@ -23,10 +23,10 @@ from typing import Final
 from natsd.jetstream.commands.commands import Command, PurgeMessages, RemoveDelayed
 from natsd.jetstream.commands.encoding import encode
 from natsd.jetstream.replicas.catch_up import CatchUp
-from natsd.jetstream.replicas.log_entry import join
 from natsd.jetstream.replicas.manifest import Manifest
 from natsd.jetstream.replicas.opening import note_incomplete
 from natsd.jetstream.replicas.stream_image import BuiltStream, build_in_memory
+from natsd.jetstream.stream.publishing import join_commands
 from natsd.jetstream.stream.stream import Stream
 from natsd.raft.entry import NOBODY
 from natsd.raft.errors import RaftError
@@ -123,7 +123,7 @@ class Lack:
             removed.append(RemoveDelayed(_up_to(built.delayed.log.last_sequence)))
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await self._group.propose(join([encode(each) for each in removed]))
+                await self._group.propose(join_commands([encode(each) for each in removed]))
         except (RaftError, TimeoutError) as error:
             _logger.warning("JetStream: stream %s waits: %s", stream.name, error)
             return None

@@ -4,12 +4,12 @@
     │ commands u32 │ length u32 │ command │ …        numbers are little-endian
     └──────────────┴────────────┴─────────┴────
 
-A command is as commands/encoding.py encodes it. The number comes first, so that a leader, which
-has applied the commands already, counts them without reading them.
+A command is as commands/encoding.py encodes it; `publishing.join_commands` makes an entry of some.
+The number comes first, so that a leader, which has applied the commands, counts them without
+reading them.
 """
 
 import struct
-from collections.abc import Sequence
 
 from natsd.jetstream.commands.commands import Command
 from natsd.jetstream.commands.encoding import decode
@@ -17,14 +17,6 @@ from natsd.jetstream.commands.encoding import decode
 NUMBER = struct.Struct("<I")
 FIRST = NUMBER.size
 """Offset of the first command."""
-
-
-def join(commands: Sequence[bytes]) -> bytes:
-    """Return the entry of these encoded commands."""
-    parts = [NUMBER.pack(len(commands))]
-    for command in commands:
-        parts += (NUMBER.pack(len(command)), command)
-    return b"".join(parts)
 
 
 def count(entry: bytes) -> int:

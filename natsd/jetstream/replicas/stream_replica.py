@@ -46,7 +46,7 @@ from natsd.jetstream.replicas.early_answers import EarlyAnswers
 from natsd.jetstream.replicas.events import Built, Commands, Event, Lacking, Opened, Reached
 from natsd.jetstream.replicas.gathering import Gathering
 from natsd.jetstream.replicas.lack import Lack, fetch
-from natsd.jetstream.replicas.log_entry import command_at, count, join
+from natsd.jetstream.replicas.log_entry import command_at, count
 from natsd.jetstream.replicas.manifest import Manifest, decode_manifest, encode_manifest
 from natsd.jetstream.replicas.opening import forget_incomplete
 from natsd.jetstream.replicas.reconciling import reconcile
@@ -55,7 +55,7 @@ from natsd.jetstream.resources import reserve_anew
 from natsd.jetstream.stream.follower import Follower
 from natsd.jetstream.stream.leading import SteppedDown, lead, step_down, stop_leading
 from natsd.jetstream.stream.own_consumers import AskToDelete, Report
-from natsd.jetstream.stream.publishing import encode_publish
+from natsd.jetstream.stream.publishing import count_fitting, encode_publish, join_commands
 from natsd.jetstream.stream.settings_in_metadata import read_max_staleness_s
 from natsd.jetstream.stream.staleness import Staleness
 from natsd.jetstream.stream.stream import Stream
@@ -390,8 +390,11 @@ class StreamReplica(StateMachine):
     def propose(self, command: Command) -> None:
         """Have the command in the entry of this turn; one that comes too late is undone."""
         if self._term:
-            self._proposed.append(_encode(command))
-            self._submit_soon()
+            self._proposed.append(
+                encode_publish(command) if isinstance(command, Publish) else encode(command)
+            )
+            if not self._is_proposal_due:
+                self._submit_soon()
 
     def _submit_soon(self) -> None:
         if self._proposed and not self._is_proposal_due:
@@ -403,15 +406,13 @@ class StreamReplica(StateMachine):
         group, proposed = self._group, self._proposed
         assert group is not None
         while proposed and self._term == group.node.term:
-            number, size = 1, len(proposed[0])
-            while number < len(proposed) and size + len(proposed[number]) <= ENTRY_BYTES_MAX:
-                size += len(proposed[number])
-                number += 1
+            number = count_fitting(proposed, ENTRY_BYTES_MAX)
             if number == len(proposed) and not self._gathering.is_due(number):
                 return
             self._early.follow(self.stream, group)
             try:
-                group.submit(join(proposed[:number]), partial(self._entry_ended, self._term))
+                entry = join_commands(proposed[:number])
+                group.submit(entry, partial(self._entry_ended, self._term))
             except (ProposalDroppedError, TooManyProposalsError):
                 self._is_proposal_due = True
                 self._loop.call_later(FULL_LOG_RETRY_S, self._submit)
@@ -770,9 +771,3 @@ class StreamReplica(StateMachine):
     @property
     def _name(self) -> str:
         return f"{self.stream.account.name} > {self.stream.name}"
-
-
-def _encode(command: Command) -> bytes:
-    if isinstance(command, Publish):
-        return encode_publish(command)
-    return encode(command)

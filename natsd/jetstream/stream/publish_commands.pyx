@@ -121,6 +121,39 @@ def encode_publish(command not None) -> bytes:
     return encoded[:to - begin]
 
 
+def count_fitting(list commands not None, Py_ssize_t bytes_max) -> int:
+    """Return how many encoded commands have at most that many bytes together, but at least 1."""
+    cdef Py_ssize_t size = 0
+    cdef int count = 0
+    cdef bytes command
+    for command in commands:
+        size += PyBytes_GET_SIZE(command)
+        if size > bytes_max and count:
+            break
+        count += 1
+    return count
+
+
+def join_commands(list commands not None) -> bytes:
+    """Return the entry of encoded commands (replicas/log_entry.py)."""
+    cdef uint32_t number = <uint32_t> len(commands)
+    cdef Py_ssize_t size = sizeof(uint32_t)
+    cdef bytes command, entry
+    cdef char* to
+    for command in commands:
+        size += sizeof(uint32_t) + PyBytes_GET_SIZE(command)
+    entry = PyBytes_FromStringAndSize(NULL, size)
+    to = PyBytes_AS_STRING(entry)
+    memcpy(to, &number, sizeof(uint32_t))
+    to += sizeof(uint32_t)
+    for command in commands:
+        number = <uint32_t> PyBytes_GET_SIZE(command)
+        memcpy(to, &number, sizeof(uint32_t))
+        memcpy(to + sizeof(uint32_t), PyBytes_AS_STRING(command), number)
+        to += sizeof(uint32_t) + number
+    return entry
+
+
 cdef inline const unsigned char* read_number(
     const unsigned char* p, const unsigned char* end, uint64_t* number
 ) noexcept:

@@ -8,7 +8,8 @@ from pathlib import Path
 from natsd.jetstream.commands.commands import Command, Publish, Skip
 from natsd.jetstream.commands.encoding import encode
 from natsd.jetstream.models.stream import StreamConfig
-from natsd.jetstream.replicas.log_entry import FIRST, NUMBER, command_at, join
+from natsd.jetstream.replicas.log_entry import FIRST, NUMBER, command_at
+from natsd.jetstream.stream.publishing import join_commands
 from tests.jetstream.commands.replay import following, state_of
 from tests.jetstream.serving import create, serving
 
@@ -49,7 +50,7 @@ async def test_the_state_is_that_of_the_commands(tmp_path: Path) -> None:
         for index, command in enumerate(commands, 1):
             await follower.apply(index, command)
         expected = await state_of(follower.stream)
-    entry = join([encode(each) for each in commands])
+    entry = join_commands([encode(each) for each in commands])
     async with following(config, created_ns, tmp_path / "other") as follower:
         at, encoded = FIRST, 0
         while follower.applied < len(commands):
@@ -67,7 +68,7 @@ async def test_other_bytes_are_left_alone(tmp_path: Path) -> None:
     config, created_ns = await config_of(tmp_path)
     chosen = random.Random(2)
     async with following(config, created_ns, tmp_path / "other") as follower:
-        assert follower.apply_publishes(join([encode(Skip(3))]), FIRST, 1) == (0, FIRST)
+        assert follower.apply_publishes(join_commands([encode(Skip(3))]), FIRST, 1) == (0, FIRST)
         for sequence in range(1, 400):
             (command,) = commands_of(chosen, 1)
             assert isinstance(command, Publish)
@@ -76,7 +77,7 @@ async def test_other_bytes_are_left_alone(tmp_path: Path) -> None:
             for _ in range(chosen.randrange(4)):
                 changed[chosen.randrange(min(len(changed), 40))] = chosen.randrange(256)
             cut = bytes(changed[: chosen.randrange(len(changed)) + 1])
-            entry = join([cut if sequence % 2 else bytes(changed)])
+            entry = join_commands([cut if sequence % 2 else bytes(changed)])
             applied, at = follower.apply_publishes(entry, FIRST, 1)
             assert (applied, at) in ((0, FIRST), (1, len(entry)))
             assert follower.stream.readers.log.last_sequence == last + applied

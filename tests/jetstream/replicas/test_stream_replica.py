@@ -15,10 +15,11 @@ from natsd.jetstream.asset_file import read_asset, write_asset
 from natsd.jetstream.commands.commands import PurgeAll, Skip
 from natsd.jetstream.commands.encoding import encode
 from natsd.jetstream.models.consumer import AckPolicy, ConsumerConfig
-from natsd.jetstream.replicas.log_entry import FIRST, command_at, count, join
+from natsd.jetstream.replicas.log_entry import FIRST, command_at, count
 from natsd.jetstream.replicas.manifest import decode_manifest
 from natsd.jetstream.replicas.opening import INCOMPLETE
 from natsd.jetstream.stream.files import StreamAsset
+from natsd.jetstream.stream.publishing import count_fitting, join_commands
 from natsd.jetstream.stream.stream import Stream
 from natsd.store.errors import StoreReadOnly
 from tests.jetstream.replicas.servers import Server, Servers, cluster
@@ -30,10 +31,15 @@ WORKER = ConsumerConfig(durable_name="worker", ack_policy=AckPolicy.EXPLICIT)
 
 def test_an_entry_has_the_commands_of_a_turn() -> None:
     commands = [Skip(7), PurgeAll(9)]
-    entry = join([encode(each) for each in commands])
+    entry = join_commands([encode(each) for each in commands])
     assert count(entry) == 2
     first, behind = command_at(entry, FIRST)
     assert [first, command_at(entry, behind)[0]] == commands
+
+
+def test_an_entry_has_as_many_commands_as_fit_and_at_least_one() -> None:
+    commands = [bytes(60), bytes(40), bytes(1)]
+    assert [count_fitting(commands, most) for most in (1, 60, 99, 100, 101)] == [1, 1, 1, 2, 3]
 
 
 async def create(servers: Servers, **settings: Any) -> Server:
