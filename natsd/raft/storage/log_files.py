@@ -31,7 +31,7 @@ from natsd.store.wal.format import HEADER_BYTES, encode_batch, encode_header
 
 HEADS_PER_SEGMENT = 4  # a segment is at least so many times as long as its first batch
 ZEROS_BYTES_MAX = 256 << 10
-SMALL_BYTES = 32 << 10
+SMALL_BYTES = 16 << 10
 """Smaller batches go where zeros were written.
 
 To sync them takes two thirds of the time: where space is only reserved, each sync has the file
